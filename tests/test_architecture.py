@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "server_names": {"errors", "types"},
     "limits": set[str](),
     "locked_file": set[str](),
+    "proposed_server": set[str](),
     "version": set[str](),
     "concurrency": {"errors"},
     "types": {"base_errors"},
@@ -40,7 +41,7 @@ MAY_IMPORT = {
     "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
     "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
     "sampling": {
-        *("concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol"),
+        *("concurrency", "errors", "functions", "handlers", "json_schema", "limits", "proposed_server", "protocol"),
         *("server_names", "server_requests", "slots", "terminal", "types"),
     },
     "providers": {
@@ -63,8 +64,9 @@ MAY_IMPORT = {
         *("types", "version"),
     },
     "group": {
-        *("client", "concurrency", "elicitation", "errors", "handlers", "limits", "middleware", "protocol", "roots"),
-        *("sampling", "session", "transports", "types"),
+        *("auth", "client", "concurrency", "config", "elicitation", "errors", "handlers", "limits", "locked_file"),
+        *("middleware", "proposed_server", "protocol", "roots", "sampling", "server_names", "session", "transports"),
+        *("types",),
     },
     "telemetry": {
         *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
@@ -73,8 +75,9 @@ MAY_IMPORT = {
         *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "transports", "types", "version"),
     },
     "cli": {
-        *("auth", "client", "config", "elicitation", "errors", "json_schema", "limits", "mcp_host", "protocol", "providers"),
-        *("sampling", "server_names", "terminal", "testing", "tool_changes", "transports", "types", "version"),
+        *("auth", "client", "config", "elicitation", "errors", "json_schema", "limits", "locked_file", "mcp_host"),
+        *("protocol", "providers", "sampling", "server_names", "terminal", "testing", "tool_changes", "transports"),
+        *("types", "version"),
     },
     "__main__": {"cli"},
 }

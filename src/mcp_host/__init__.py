@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
     from mcp_host.functions import FunctionTool, ToolError
-    from mcp_host.group import ClientGroup, ServerOptions, ServerStatus
+    from mcp_host.group import ClientGroup, ProposedServer, ServerConsents, ServerOptions, ServerStatus
     from mcp_host.roots import RootLike, RootsHandler, RootsRequest
     from mcp_host.sampling import (
         Allow,
@@ -94,12 +94,14 @@ __all__ = [
     "OuterCall",
     "OwnTools",
     "ProposedCall",
+    "ProposedServer",
     "RootLike",
     "RootsHandler",
     "RootsRequest",
     "Sampling",
     "SamplingLimits",
     "SamplingRequest",
+    "ServerConsents",
     "ServerOptions",
     "ServerSampling",
     "ServerStatus",
@@ -128,7 +130,7 @@ _ON_DEMAND = {
     "client.tool_policy": ("CheckOutput", "ToolPolicy", "safe_tool_name"),
     "elicitation": ("Elicitation", "FormHandler", "FormRequest", "OnElicitationComplete", "UrlHandler", "UrlRequest"),
     "elicitation.terminal": ("fill_in_terminal", "open_in_browser"),
-    "group": ("ClientGroup", "ServerOptions", "ServerStatus"),
+    "group": ("ClientGroup", "ProposedServer", "ServerConsents", "ServerOptions", "ServerStatus"),
     "functions": ("FunctionTool", "ToolError"),
     "roots": ("RootLike", "RootsHandler", "RootsRequest"),
     "sampling": (

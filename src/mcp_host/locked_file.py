@@ -133,6 +133,15 @@ class LockedFile:
             raise OSError(EFBIG, f"it has more than {self._max_size} bytes", str(self.path))
 
 
+def state_file(name: str) -> Path:
+    """Where a file of this user is that programs keep what they remember in: ``~/.local/state/mcp-host/NAME``, say."""
+    if sys.platform == "win32":
+        folder = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    else:
+        folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(os.path.expanduser(folder), "mcp-host", name)
+
+
 def create_private_folder(folder: Path) -> None:
     """Create *folder* and those above it that are missing, for this user only."""
     if not folder.is_dir():

@@ -36,6 +36,7 @@ from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.cli.secret_words import VARIABLE_NAME
 from mcp_host.errors import excerpt
+from mcp_host.locked_file import state_file
 
 Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """A context in which a person is asked something, at a time that suits."""
@@ -114,12 +115,8 @@ def _as_option(scopes: Sequence[str]) -> str:
 
 
 def tokens_file() -> Path:
-    """Where the tokens of all servers are: in the folder of this user's programs for what they keep."""
-    if sys.platform == "win32":
-        folder = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    else:
-        folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(os.path.expanduser(folder), NAME, "tokens.json")
+    """Where the tokens of all servers are."""
+    return state_file("tokens.json")
 
 
 def _secret(options: Options) -> str | None:

@@ -5,7 +5,7 @@
 """
 
 from mcp_host.config.dialects import DIALECTS
-from mcp_host.config.entry import AnswerStore, AskInput, ExpandedServer, ServerEntry, ask_inputs
+from mcp_host.config.entry import AnswerStore, AskInput, ExpandedServer, ServerEntry, ServerPreview, ask_inputs
 from mcp_host.config.places import FoundFile, find_servers, user_file
 from mcp_host.config.reader import ServersFile, merge_servers, read_servers
 from mcp_host.config.values import (
@@ -32,6 +32,7 @@ __all__ = [
     "OAuthSettings",
     "Scope",
     "ServerEntry",
+    "ServerPreview",
     "ServersFile",
     "Source",
     "StdioServer",

@@ -45,6 +45,19 @@ class ExpandedServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPreview:
+    """What a server will be, for a person who decides whether to use it.
+
+    *shown* is as for `ExpandedServer`, with ``${input:id}`` in the place of inputs. *variables* are the names of the variables of
+    the environment, or of the headers, that the file gives it. *digest* is of the command line or URL and of these names.
+    """
+
+    shown: str
+    variables: tuple[str, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEntry:
     """A server as a file describes it. Nothing is expanded or started.
 
@@ -101,19 +114,47 @@ class ServerEntry:
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
+        values = self._values(environment, answers or {}, workspace, home)
+        return _Expander(self, values).expanded(self._described())
+
+    def preview(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+        home: str | os.PathLike[str] | None = None,
+    ) -> ServerPreview:
+        """What `expand` will give, as far as it is known before the inputs are asked for. The rest is as for `expand`.
+
+        Raises:
+            ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
+        """
+        placeholders = {each: f"${{input:{each.id}}}" for each in self.inputs}
+        values = self._values(environment, placeholders, workspace, home)
+        return _Expander(self, values).preview(self._described())
+
+    def _described(self) -> StdioServer | HttpServer:
         if self.transport is None:
             raise self.error(self.problem or "it has no transport")
+        return self.transport
+
+    def _values(
+        self,
+        environment: Mapping[str, str] | None,
+        answers: Mapping[Input, str],
+        workspace: str | os.PathLike[str] | None,
+        home: str | os.PathLike[str] | None,
+    ) -> Values:
         folder = self.source.project if workspace is None else Path(workspace)
-        values = Values(
+        return Values(
             forms=DIALECTS[self.source.dialect].forms,
             environment=os.environ if environment is None else environment,
             home=os.path.expanduser("~") if home is None else os.fspath(home),
             workspace=None if folder is None else os.fspath(folder),
             folder=self.source.path.parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},
-            answers=answers or {},
+            answers=answers,
         )
-        return _Expander(self, values).expanded(self.transport)
 
 
 class _Expander:
@@ -127,11 +168,18 @@ class _Expander:
     def expanded(self, server: StdioServer | HttpServer) -> ExpandedServer:
         real = server.map(self._text)
         shown = _shown(server.map(self._shown_text))
-        identity = [real.command, *real.args] if isinstance(real, StdioServer) else [real.url, real.uds]
         oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._text)
         transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
         warnings = tuple(escaped(text) for text in self._warnings)
-        return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest(identity), warnings=warnings)
+        digest_of_it = digest(_identity(real))
+        return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest_of_it, warnings=warnings)
+
+    def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
+        real = server.map(self._text)
+        shown = _shown(server.map(self._shown_text))
+        names = {*self._env_file(real.env_file), *real.env} if isinstance(real, StdioServer) else {*real.headers}
+        variables = tuple(escaped(name) for name in sorted(names))
+        return ServerPreview(shown=shown, variables=variables, digest=digest([_identity(real), variables]))
 
     def _text(self, name: str, value: Value) -> Secret | None:
         reason = ""
@@ -231,6 +279,11 @@ def digest(value: object) -> str:
 def _secrets(values: Mapping[str, Value]) -> SecretValues[str]:
     """The values of a server that is expanded, by name."""
     return SecretValues({name: value for name, value in values.items() if isinstance(value, Secret)})
+
+
+def _identity(server: StdioServer | HttpServer) -> list[str | None]:
+    """What tells one server from another: its command line, or its URL."""
+    return [server.command, *server.args] if isinstance(server, StdioServer) else [server.url, server.uds]
 
 
 def _shown(server: StdioServer | HttpServer) -> str:

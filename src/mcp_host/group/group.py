@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, get_args
 
@@ -21,26 +23,34 @@ from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.tasks import OwnedContext
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected, quoted
 from mcp_host.group.instructions import instructions_of_all
-from mcp_host.group.member import Member, ServerOptions, listed
+from mcp_host.group.member import Member, listed
 from mcp_host.group.names import SEPARATOR, server_prefix
+from mcp_host.group.options import ServerOptions
 from mcp_host.group.status import OnStatus, ServerStatus, StatusChanges
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.negotiation import EraCache
 
 if TYPE_CHECKING:
+    from mcp_host.auth import Login, OnDevice, TokenStore
+    from mcp_host.config import AnswerStore, AskInput, FoundFile, Scope
     from mcp_host.elicitation import Elicitation
+    from mcp_host.group.consents import ApproveServer, ServerConsents
+    from mcp_host.group.file_server import FileServer
     from mcp_host.limits import Limits
     from mcp_host.middleware import Middleware
+    from mcp_host.proposed_server import ProposedServer
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Approvals, ApproveProposal, Sampling
     from mcp_host.sampling.limits import OwnTools
     from mcp_host.session.changes import Change
+    from mcp_host.transports.base import Transport
     from mcp_host.transports.infer import Connectable
 
 T = TypeVar("T")
 Wait: TypeAlias = Literal["first", "all", "none"]
 OnServerLog: TypeAlias = Callable[[str, types.LoggingMessageNotificationParams], Awaitable[None] | None]
+ServersPath: TypeAlias = "str | os.PathLike[str] | FoundFile"
 OnServerChange: TypeAlias = "Callable[[str, Change], Awaitable[None] | None]"
 
 WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
@@ -110,6 +120,7 @@ class ClientGroup:
             check_seconds("wait", wait)
         self._members: dict[str, Member] = {}
         self._prefixes: dict[str, Member] = {}
+        self._warnings: list[str] = []
         self._wait = wait
         self._changes = StatusChanges(on_status)
         self._tasks: TaskGroup | None = None
@@ -133,7 +144,79 @@ class ClientGroup:
         }
         self._on_log, self._on_change = on_log, on_change
         for name, server in servers.items():
-            self._join(self._new_member(name, server))
+            self._join(self._new_member(name, self._options(server)))
+
+    @classmethod
+    def from_file(
+        cls,
+        path: ServersPath | Sequence[ServersPath],
+        *,
+        dialect: str | None = None,
+        scope: Scope | None = None,
+        approve_servers: ApproveServer | None = None,
+        ask_input: AskInput | None = None,
+        consents: ServerConsents | None = None,
+        answer_store: AnswerStore | None = None,
+        tokens: TokenStore | None = None,
+        login: Login | OnDevice | None = None,
+        workspace: str | os.PathLike[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """The servers of a user's file, such as ``mcp.json``, or of several.
+
+        >>> async with ClientGroup.from_file("mcp.json", approve_servers=ask_in_terminal, approve=ask_in_terminal) as group:
+        ...     result = await run_tool_loop(model, "...", tools=[group])
+
+        *path* is a path, a file that `find_servers` has found, or several of these: `merge_servers` says which file wins. *dialect* and
+        *scope* are as for `read_servers`. It reads the files now, and blocks for it. Further arguments are those of `ClientGroup`.
+
+        A server that the file describes wrongly, or one of whose variables has no value, is "disabled", with an error. It costs the others
+        nothing. What the files say that is not obeyed is in `warnings`. Variables are expanded when the server is started, each time:
+        *environment* is that of this process by default, and *workspace* the folder of the project, see `ServerEntry.expand`.
+
+        The first start of a server that a project's file brings needs the consent of a person. *approve_servers* gets a `ProposedServer`
+        and returns whether to start it: an async function, or a plain one, which is called in a thread. `Allow` and `Deny` count as True
+        and False, so `ask_in_terminal` can be passed. They are asked about one server at a time, and ``async with`` waits for the answers,
+        but with ``wait="none"``, while the other servers connect. The consent is kept in *consents*, by default in a file of this user, and
+        holds until the entry or what it expands to changes. A refusal is not kept: it holds until the group is opened again, or `enable`.
+        Without *approve_servers* such servers stay "needs_consent": show `proposed_servers`, and call `approve_server`.
+
+        A file whose scope is not known is taken for a project's if there is *approve_servers*, and for the user's otherwise. Files of the
+        user or the administrator need no consent.
+
+        *ask_input* is asked for inputs (``${input:id}``) before the first start of a server that has some, see `ask_inputs`. The answers are
+        kept as long as the group, and in *answer_store*, if there is one.
+
+        Servers over HTTP that want a login get it by `log_in`: *login* is as for `OAuth`, by default `in_browser`, and *tokens* keeps what
+        comes of it, by default in memory.
+
+        Raises:
+            ConfigError: A file cannot be read, or there are no servers in it.
+            TypeError, ValueError: An argument is wrong.
+        """
+        from mcp_host.group.file_server import FileOptions, read_files  # here, because not every host has files
+
+        group = cls({}, **options)
+        shared = FileOptions.of(
+            approve_servers=approve_servers,
+            ask_input=ask_input,
+            consents=consents,
+            answer_store=answer_store,
+            environment=environment,
+            workspace=workspace,
+            limits=group._limits,
+            tokens=tokens,
+            login=login,
+        )
+        servers, warnings = read_files(path, shared, dialect=dialect, scope=scope)
+        group._warnings += warnings
+        for server in servers:
+            try:
+                group._join(group._new_member(server.entry.name, server))
+            except ValueError as exc:  # two names that lead to the same names of tools
+                group._warnings.append(f"{quoted(server.entry.name)} is left out: {exc}")
+        return group
 
     def __repr__(self) -> str:
         ready = sum(member.ready for member in self._members.values())
@@ -197,14 +280,22 @@ class ClientGroup:
         seconds = (
             {"none": 0.0, "first": math.inf, "all": math.inf}[self._wait] if isinstance(self._wait, str) else self._wait
         )
+        while self._wait != "none" and not self._first_is_ready() and self._any_is_asked_about():
+            await self._changes.wait()  # for a person, as long as that takes
         with move_on_after(seconds):
-            while True:
-                states = [member.status.state for member in self._members.values()]
-                if "connecting" not in states or ("ready" in states and self._wait == "first"):
-                    break
+            while not self._first_is_ready() and "connecting" in self._states():
                 await self._changes.wait()
         if self._tasks is None:
             raise ConnectionClosed("the group was closed while it was being opened", may_have_run=False)
+
+    def _states(self) -> set[str]:
+        return {member.status.state for member in self._members.values()}
+
+    def _first_is_ready(self) -> bool:
+        return self._wait == "first" and "ready" in self._states()
+
+    def _any_is_asked_about(self) -> bool:
+        return any(member.preparing for member in self._members.values())
 
     # Its servers
 
@@ -218,7 +309,7 @@ class ClientGroup:
             NotConnected: The group is not open.
         """
         self._require_open()
-        member = self._new_member(name, server)
+        member = self._new_member(name, self._options(server))
         self._join(member)
         try:
             return await self._started(member)
@@ -251,7 +342,7 @@ class ClientGroup:
         """
         check_seconds("grace", grace)
         self._require_open()
-        old, new = self._member(name), self._new_member(name, server)
+        old, new = self._member(name), self._new_member(name, self._options(server))
         self._forget_approvals(name)
         self._members[name] = self._prefixes[server_prefix(name)] = new
         if new.enabled:
@@ -262,7 +353,7 @@ class ClientGroup:
     async def enable(self, name: str) -> ServerStatus:
         """Connect a server that is disabled, and return its status when it is ready or the first attempt has failed.
 
-        If you cancel it, the server stays disabled.
+        One that was refused is asked about again. If you cancel it, the server stays disabled.
 
         Raises:
             CallerError: There is none of that name.
@@ -270,7 +361,7 @@ class ClientGroup:
         """
         self._require_open()
         member = self._member(name)
-        if member.enabled:
+        if member.running:
             return await self._answered(member)
         try:
             member.enabled = True
@@ -289,6 +380,22 @@ class ClientGroup:
         check_seconds("grace", grace)
         await self._member(name).disable(grace)
 
+    async def approve_server(self, proposed: ProposedServer) -> ServerStatus:
+        """Connect a server of a file that waits for consent, since a person has agreed to *proposed*, one of `proposed_servers`.
+
+        The consent is remembered. A question to *approve_servers* about it is withdrawn. Returns its status as `enable` does.
+
+        Raises:
+            CallerError: It does not wait for consent, or not as it was *proposed*: it has changed since.
+            ConfigError: The consent cannot be saved.
+            NotConnected: The group is not open.
+        """
+        self._require_open()
+        member = self._member(proposed.name)
+        await member.agree(proposed)
+        await member.disable(quiet=True)
+        return await self.enable(member.name)
+
     async def log_in(self, name: str) -> ServerStatus:
         """Connect a server that needs a login, and return its status.
 
@@ -306,7 +413,7 @@ class ClientGroup:
         member = self._member(name)
         await self._answered(member)
         self._require_open()
-        if not member.enabled:
+        if not member.running:
             raise member.not_ready()
         if not member.ready:
             await member.log_in()
@@ -318,8 +425,20 @@ class ClientGroup:
 
     @property
     def clients(self) -> Mapping[str, Client]:
-        """The client of each server, for what the group does not offer. Leave connecting and closing to the group."""
-        return {name: member.client for name, member in self._members.items()}
+        """The client of each server, for what the group does not offer. Leave connecting and closing to the group.
+
+        A server of a file has none before its first start.
+        """
+        return {name: member.client for name, member in self._members.items() if member.client is not None}
+
+    @property
+    def proposed_servers(self) -> list[ProposedServer]:
+        """The servers of files that wait for the consent of a person, as `approve_server` takes them."""
+        return [
+            member.proposed
+            for member in self._members.values()
+            if member.status.state == "needs_consent" and member.proposed is not None
+        ]
 
     @property
     def approvals(self) -> Approvals | None:
@@ -340,7 +459,11 @@ class ClientGroup:
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, server by server."""
-        return [text for member in self._members.values() for text in (*member.client.warnings, *member.warnings)]
+        own = [
+            (*(() if member.client is None else member.client.warnings), *member.warnings)
+            for member in self._members.values()
+        ]
+        return [*self._warnings, *chain.from_iterable(own)]
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots to all servers from now on. See `Client.set_roots`.
@@ -353,7 +476,8 @@ class ClientGroup:
         self._client_options["roots"] = roots
         for member in list(self._members.values()):
             try:
-                await member.client.set_roots(roots)
+                if member.client is not None:
+                    await member.client.set_roots(roots)
             except McpError as exc:  # it has them from its next connection on
                 member.warn(f"it was not told of other roots: {exc}")
 
@@ -362,16 +486,16 @@ class ClientGroup:
             raise NotConnected("the group is not open: use `async with`")
         return self._tasks
 
-    def _new_member(self, name: str, server: Connectable | ServerOptions) -> Member:
+    def _options(self, server: Connectable | ServerOptions) -> ServerOptions:
         options = server if isinstance(server, ServerOptions) else ServerOptions(server)
-        if options.limits is None:
-            options = replace(options, limits=self._limits)
-        client_options = self._client_options | {
-            "on_log": _for_server(name, self._on_log, argument="on_log"),
-            "on_change": _for_server(name, self._on_change, argument="on_change"),
-        }
+        return replace(options, limits=self._limits) if options.limits is None else options
+
+    def _new_member(self, name: str, server: ServerOptions | FileServer) -> Member:
+        on_log = _for_server(name, self._on_log, argument="on_log")
+        on_change = _for_server(name, self._on_change, argument="on_change")
+        make_client = partial(_new_client, self._client_options, on_log=on_log, on_change=on_change)
         try:
-            return Member(name, options, partial(Client, **client_options), self._changes)
+            return Member(name, server, make_client, self._changes)
         except (TypeError, ValueError) as exc:
             exc.args = (f"the server {quoted(name)}: {exc}",)
             raise
@@ -405,7 +529,7 @@ class ClientGroup:
         return await self._answered(member)
 
     async def _answered(self, member: Member) -> ServerStatus:
-        while member.status.state == "connecting":
+        while member.preparing or member.status.state == "connecting":
             await self._changes.wait()
         return member.status
 
@@ -458,12 +582,12 @@ class ClientGroup:
             member = self._prefixes[name.partition(SEPARATOR)[0]]  # not by `_named`: each function costs half a percent
         except (AttributeError, KeyError):
             member = self._named(name)
-        with member:
+        with member as client:
             try:
                 own = member.own_names[name]
             except KeyError:
                 raise CallerError(f"the server {quoted(member.name)} lists no tool {quoted(name)}") from None
-            return await member.client.call_tool(
+            return await client.call_tool(
                 own,
                 arguments,
                 timeout=timeout,
@@ -502,8 +626,8 @@ class ClientGroup:
         caller: object = None,
     ) -> types.GetPromptResult:
         """Get a prompt by its name in the group. The rest is as for `Client.get_prompt`."""
-        with (member := self._named(name)):
-            return await member.client.get_prompt(
+        with (member := self._named(name)) as client:
+            return await client.get_prompt(
                 member.own_prompt_name(name),
                 arguments,
                 timeout=timeout,
@@ -535,8 +659,8 @@ class ClientGroup:
             raise CallerError("name the server of a resource template: complete(..., server=...)")
         else:
             member = self._member(server)
-        with member:
-            return await member.client.complete(
+        with member as client:
+            return await client.complete(
                 ref, argument, value, context=context, timeout=timeout, idle_timeout=idle_timeout
             )
 
@@ -565,8 +689,8 @@ class ClientGroup:
         caller: object = None,
     ) -> types.ReadResourceResult:
         """Read the resource of *server* at *uri*. The rest is as for `Client.read_resource`."""
-        with (member := self._member(server)):
-            return await member.client.read_resource(
+        with self._member(server) as client:
+            return await client.read_resource(
                 uri, timeout=timeout, idle_timeout=idle_timeout, on_progress=on_progress, caller=caller
             )
 
@@ -574,15 +698,15 @@ class ClientGroup:
         self, server: str, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> None:
         """Subscribe to changes of the resource of *server* at *uri*, which *on_change* receives. See `Client.subscribe_resource`."""
-        with (member := self._member(server)):
-            await member.client.subscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
+        with self._member(server) as client:
+            await client.subscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
 
     async def unsubscribe_resource(
         self, server: str, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
     ) -> None:
         """End a subscription."""
-        with (member := self._member(server)):
-            await member.client.unsubscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
+        with self._member(server) as client:
+            await client.unsubscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
 
     async def _ask_each(self, what: str, ask: Callable[[Client], Awaitable[list[T]]]) -> dict[Member, list[T]]:
         """What each server that is ready lists, in their order. They are asked side by side."""
@@ -591,8 +715,8 @@ class ClientGroup:
 
         async def ask_one(member: Member) -> None:
             try:
-                with member:
-                    found[member] = await listed(ask(member.client))
+                with member as client:
+                    found[member] = await listed(ask(client))
             except Exception as exc:  # of middleware, too: the others are listed
                 member.warn(f"its {what} cannot be listed: {exc}")
 
@@ -615,6 +739,11 @@ async def _open(members: Mapping[str, Member], changes: StatusChanges) -> AsyncI
                     for member in members.values():
                         closing.start_soon(member.close)
             tasks.cancel_scope.cancel()  # with it, servers that were being removed
+
+
+def _new_client(options: Mapping[str, Any], server: Transport, **own: Any) -> Client:
+    """A client with the *options* of all servers, as they are by now, and *own* ones of its server."""
+    return Client(server, **options, **own)
 
 
 def _list(names: Iterable[str]) -> str:

@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from mcp_host.client.client import Client
 from mcp_host.concurrency.asking import unattended
 from mcp_host.errors import (
     AuthError,
+    CallerError,
     ConnectionClosed,
     McpError,
     NotConnected,
@@ -27,6 +29,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.group.names import SEPARATOR, group_name, own_names
+from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.group.status import ServerState, ServerStatus, StatusChanges
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.conversation import runs_only_as_task
@@ -39,7 +42,9 @@ from mcp_host.types import Prompt, Tool
 
 if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
+    from mcp_host.group.file_server import FileServer
     from mcp_host.limits import Limits
+    from mcp_host.proposed_server import ProposedServer
 
 logger = logging.getLogger(__name__)
 
@@ -62,20 +67,6 @@ NOT_READY: Mapping[ServerState, str] = {
 UNREACHABLE = (AuthError, ConnectionClosed, Unauthorized)  # errors after which a server that was ready is not, any more
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """A server of a `ClientGroup` that needs more than its address: ``ServerOptions(["npx", "files"], tools=ToolPolicy(...))``.
-
-    *server* is what `Client` takes. *tools* and *limits* are as for `Client`; *limits* are in the place of the group's. One
-    that is not *enabled* is not started before `ClientGroup.enable`.
-    """
-
-    server: Connectable = field(repr=False)  # its arguments may be secret
-    tools: ToolPolicy | None = None
-    limits: Limits | None = None
-    enabled: bool = True
-
-
 class MakeClient(Protocol):
     """Makes the client of one server, with what all servers have."""
 
@@ -96,17 +87,25 @@ class Member:
     A call runs in ``with member``, which raises `NotConnected` if it is not ready.
     """
 
-    def __init__(self, name: str, options: ServerOptions, make_client: MakeClient, changes: StatusChanges) -> None:
+    def __init__(
+        self, name: str, server: ServerOptions | FileServer, make_client: MakeClient, changes: StatusChanges
+    ) -> None:
         self.name = name
-        self.enabled = options.enabled
-        self.client = make_client(
-            _transport(options.server),
-            name=name,
-            tools=options.tools,
-            limits=options.limits,
-            list_changed=ListChanged(tools=self._offer),
-        )
-        self.status = ServerStatus(name=name, state="down" if self.enabled else "disabled", since=datetime.now(UTC))
+        self.enabled = server.enabled
+        self.server = server
+        self.client: Client | None = None
+        """None before the first start of a server of a file: until then it is not known what it is."""
+        self.preparing = False
+        """Whether it is being asked about, or read from its file, before it is connected."""
+        self.proposed: ProposedServer | None = None
+        """What a person has to agree to before it is started."""
+        self._make_client = make_client
+        if isinstance(server, ServerOptions):
+            self.client = self._new_client(server)
+        self._problem = None if isinstance(server, ServerOptions) else server.problem
+        """Why it cannot be started."""
+        state: ServerState = "down" if self.enabled and self._problem is None else "disabled"
+        self.status = ServerStatus(name=name, state=state, since=datetime.now(UTC), error=self._problem)
         self.ready = False
         self.instructions = ""
         """What the server says about its use."""
@@ -126,20 +125,39 @@ class Member:
         self._ready_at = self._listed_at = -math.inf
         self._useful = False
         """Whether a call has had a result since then."""
+        if not isinstance(server, ServerOptions):
+            self._warn_of(server)
+
+    def _new_client(self, options: ServerOptions) -> Client:
+        return self._make_client(
+            _transport(options.server),
+            name=self.name,
+            tools=options.tools,
+            limits=options.limits,
+            list_changed=ListChanged(tools=self._offer),
+        )
 
     # Its connection
+
+    @property
+    def running(self) -> bool:
+        """Whether it is kept connected, or is being asked about."""
+        return self._run is not None and not self._run.stopped
 
     def start(self, tasks: TaskGroup, context: Context) -> None:
         """Connect, and connect again whenever the connection has ended, in a task of *tasks*."""
         self.enabled = True
         last, self._run = self._run, _Run()
         self._backoff.reset()
+        self._problem = None
+        self.preparing = not isinstance(self.server, ServerOptions)
         self._set("connecting")
         context.copy().run(tasks.start_soon, self._keep_connected, self._run, last)
 
     async def disable(self, grace: float = 0.0, *, quiet: bool = False) -> None:
         """Refuse further calls, give those in flight *grace* seconds, and close the connection."""
         self.enabled = False
+        self._problem = None
         self._set("disabled", quiet=quiet)
         if (run := self._run) is not None:
             await self._stop(run, grace)
@@ -167,38 +185,93 @@ class Member:
             with run.scope, unattended():  # no browser opens by itself
                 if last is not None:
                     await last.ended.wait()  # its end closes the client
-                while not run.stopped:
-                    await self._connect_once(run)
+                client = await self._prepared(run)
+                while client is not None and not run.stopped:
+                    await self._connect_once(run, client)
         finally:
             with CancelScope(shield=True):  # bounded by `close_timeout`
-                await self.client.aclose()
+                if self.client is not None:
+                    await self.client.aclose()
             run.ended.set()
             if self._run is run:
                 self._run = None
+                self._end_preparing()
 
-    async def _connect_once(self, run: _Run) -> None:
+    async def _prepared(self, run: _Run) -> Client | None:
+        """Its client. None if it cannot be started."""
+        if isinstance(self.server, ServerOptions):
+            return self.client
+        self.proposed = None
+        try:
+            options = await self.server.prepare(partial(self._propose, run))
+            self._warn_of(self.server)
+            self.client = self._new_client(options)
+        except NotStarted as exc:
+            self._say(run, exc.state, str(exc))
+            return None
+        except Exception as exc:  # of a store, or of a function that asks: it is to cost no other server
+            logger.error("%s: it cannot be started", self.name, exc_info=exc)
+            self._say(run, "disabled", _reason(exc))
+            return None
+        self.proposed = None
+        self._end_preparing()
+        self._say(run, "connecting")
+        return self.client
+
+    def _propose(self, run: _Run, proposed: ProposedServer) -> None:
+        self.proposed = proposed
+        self._say(run, "needs_consent")
+
+    def _say(self, run: _Run, state: ServerState, problem: str | None = None) -> None:
+        """Say what the server is before it is connected, and its *problem* if it cannot be. Once it is stopped, that does not matter."""
+        if run.stopped:
+            return
+        self._problem = problem
+        self._set(state, error=problem)
+        if problem is not None:
+            logger.warning("%s", self.not_ready())
+
+    async def agree(self, proposed: ProposedServer) -> None:
+        """Remember that a person has agreed to *proposed*.
+
+        Raises:
+            CallerError: It does not wait for that.
+            ConfigError: That cannot be saved.
+        """
+        if self.status.state != "needs_consent" or self.proposed is None or isinstance(self.server, ServerOptions):
+            raise CallerError(f"the server {quoted(self.name)} does not wait for consent")
+        if proposed.digest != self.proposed.digest:
+            raise CallerError(f"the server {quoted(self.name)} has changed since: look at it again")
+        await self.server.agree(proposed)
+
+    def _end_preparing(self) -> None:
+        if self.preparing:
+            self.preparing = False
+            self._changes.wake()
+
+    async def _connect_once(self, run: _Run, client: Client) -> None:
         """Connect if need be, list the tools, and wait until that is to be done again."""
         try:
-            await self.client.connect()
-            await self._offer(await self._list_tools())
+            await client.connect()
+            await self._offer(await _list_tools(client))
             if not run.stopped:
-                self._become_ready()
+                self._become_ready(client)
         except Exception as exc:  # of middleware and policies, too: it is to cost no other server
-            if not self.ready or not self.client.connected or isinstance(exc, UNREACHABLE):
+            if not self.ready or not client.connected or isinstance(exc, UNREACHABLE):
                 await self._pause(run, exc)
                 return
             self.warn(f"its tools cannot be listed again: {_reason(exc)}")
-        if (lost := await self._until_lost_or_woken()) is not None:
+        if (lost := await self._until_lost_or_woken(client)) is not None:
             await self._pause(run, lost)
 
-    async def _until_lost_or_woken(self) -> McpError | None:
+    async def _until_lost_or_woken(self, client: Client) -> McpError | None:
         """Wait until the connection has ended, and return why; or None, if the tools are to be listed now."""
         with CancelScope() as self._waiting, suppress(NotConnected):
-            await self.client.wait_closed()
-        if self.client.connected:
+            await client.wait_closed()
+        if client.connected:
             return None
         try:
-            return await self.client.wait_closed()
+            return await client.wait_closed()
         except NotConnected as closed:  # the application has closed the client
             return closed
 
@@ -227,17 +300,17 @@ class Member:
         with CancelScope(deadline=math.inf if needs_login else current_time() + seconds) as self._waiting:
             await sleep_forever()
 
-    def _become_ready(self) -> None:
+    def _become_ready(self, client: Client) -> None:
         if not self.ready:
             self._ready_at, self._useful = current_time(), False
-            self.instructions = self.client.instructions or ""
+            self.instructions = client.instructions or ""
             self._set("ready")
 
     def _set(self, state: ServerState, *, error: str | None = None, quiet: bool = False) -> None:
         last = self.status
         since = last.since if state == last.state else datetime.now(UTC)
         status = replace(last, state=state, since=since, error=error or last.error)
-        if state == "ready":
+        if state == "ready" and self.client is not None:
             status = replace(status, protocol_version=self.client.protocol_version, tools=len(self.tools))
             if not self.ready and last.protocol_version is not None:
                 status = replace(status, restarts=last.restarts + 1)
@@ -248,10 +321,11 @@ class Member:
 
     # For calls
 
-    def __enter__(self) -> None:
-        if not self.ready:
+    def __enter__(self) -> Client:
+        if not self.ready or self.client is None:
             raise self.not_ready()
         self._calls += 1
+        return self.client
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
@@ -268,24 +342,25 @@ class Member:
         """Why it cannot be called."""
         status = self.status
         text = f"the server {quoted(self.name)} {NOT_READY[status.state]}"
-        if status.error is not None and status.state != "disabled":
-            text += f": {status.error.removeprefix(f'{self.name}: ')}"
+        if (reason := self._problem if status.state == "disabled" else status.error) is not None:
+            text += f": {reason.removeprefix(f'{self.name}: ')}"
         return NotConnected(text)
 
     def _check(self) -> None:
         """List the tools now. A server over HTTP may have gone away, although the connection goes on."""
-        if self.ready:
+        if self.ready and self.client is not None:
             self.client.clear_cache()
             self._wake()
 
     async def log_in(self) -> None:
         """Connect and list in the context of the caller, where a person may be asked to log in."""
-        run = self._run
+        run, client = self._run, self.client
         assert run is not None, "the group has looked"
-        await self.client.connect()
-        await self._offer(await self._list_tools())
+        assert client is not None, "it is connected, or waits"
+        await client.connect()
+        await self._offer(await _list_tools(client))
         if not run.stopped:
-            self._become_ready()
+            self._become_ready(client)
             self._backoff.reset()
             self._wake()
 
@@ -299,9 +374,6 @@ class Member:
             self._listed_at = current_time()
             self._wake()
         return list(self.tools.values())
-
-    async def _list_tools(self) -> list[Tool]:
-        return await listed(self.client.list_tools())
 
     async def _offer(self, tools: list[Tool]) -> None:
         """Offer *tools* from now on. Those that cannot be called are left out, with a line in `warnings`."""
@@ -338,6 +410,10 @@ class Member:
             self.warn(f"the {kind} {quoted(own)} is left out: another one is called {quoted(name)}, too")
         return kept
 
+    def _warn_of(self, server: FileServer) -> None:
+        for warning in server.warnings:
+            self.warn(warning)
+
     def warn(self, text: str) -> None:
         if (warning := f"{self.name}: {text}") not in self.warnings:
             self.warnings.append(warning)
@@ -352,6 +428,10 @@ async def listed(listing: Awaitable[list[T]]) -> list[T]:
         if not says_there_is_none(exc):
             raise
         return []
+
+
+async def _list_tools(client: Client) -> list[Tool]:
+    return await listed(client.list_tools())
 
 
 class _Run:

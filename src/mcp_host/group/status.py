@@ -29,8 +29,8 @@ class ServerStatus:
     - "down": it could not be reached, could not list its tools, or its connection has ended. It is tried again, with
       growing pauses. So are all servers called while the group is not open.
     - "needs_login": it wants a login, which `ClientGroup.log_in` begins.
-    - "needs_consent": a person is asked whether to start it, or has not agreed.
-    - "disabled": the host has switched it off.
+    - "needs_consent": a person is asked whether to start it, or has not agreed: see `ClientGroup.from_file`.
+    - "disabled": the host or the file has switched it off, or the file describes it wrongly.
 
     *since* is when that began, in UTC. *error* is the last reason why it was not ready; it stays when the server is back.
     *protocol_version* and *tools*, their number, are those of the last connection; None before the first.
@@ -67,6 +67,10 @@ class StatusChanges:
         """Say that a server has this status now. If *quiet*, *on_status* does not get it."""
         if self._on_status is not None and not quiet:
             self._statuses.append(status)
+        self.wake()
+
+    def wake(self) -> None:
+        """End the waits for a change: something has changed that no status shows."""
         changed, self._changed = self._changed, Event()
         changed.set()
 

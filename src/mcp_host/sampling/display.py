@@ -1,4 +1,4 @@
-"""What a person approves, as text: a sampling request or a tool call of ours, in a few rows or whole."""
+"""What a person approves, as text: a sampling request, a tool call of ours or a server of a file, in a few rows or whole."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import excerpt
+from mcp_host.proposed_server import ProposedServer
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.shown import as_json, rest_of, texts_of, unseen
 from mcp_host.terminal.fields import Field, each_field, signature
@@ -142,6 +143,11 @@ def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, 
 def describe_call(request: ToolCallRequest, layout: Layout, *, whole: bool = False) -> Rows:
     """The tool call in rows, as `describe` does it: the server, the tool as it is listed, the arguments as they are sent."""
     return _CallPage(layout, whole, request).rows()
+
+
+def describe_server(proposed: ProposedServer, layout: Layout, *, whole: bool = False) -> Rows:
+    """The server of a file in rows, as `describe` does it: its file, its command line or URL, and what it was before."""
+    return _ServerPage(layout, whole, proposed).rows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +306,42 @@ class _CallPage(_Page):
         for name, value in arguments.items():
             lead = _json(name) if self.whole else excerpt(_json(name), NAME_SHOWN)
             yield from self.layout.cut(self.text(f": {_json(value)}", lead=lead, hang=4), self.most(ROWS_SHOWN))
+
+
+WHOSE = {
+    "project": "A file of this project brings a server",
+    "local": "A file of yours for this project brings a server",
+    "user": "A file of yours brings a server",
+    "managed": "A file of your administrator brings a server",
+    None: "A file brings a server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerPage(_Page):
+    proposed: ProposedServer
+
+    def rows(self) -> Rows:
+        proposed = self.proposed
+        changed = "" if proposed.previous is None else ", which has changed since you agreed to it"
+        yield from self.layout.ours(f"{WHOSE[proposed.scope]}{changed}", "bold")
+        yield from self.text(f" in {proposed.path}", lead=excerpt(proposed.name, NAME_SHOWN), hang=4)
+        is_command = proposed.kind == "command"
+        yield from self.part("the command that is run on this machine" if is_command else "its URL", proposed.expanded)
+        if proposed.written != proposed.expanded:
+            yield from self.part("as the file has it", proposed.written)
+        if proposed.variables:
+            given = "variables of the environment" if is_command else "headers"
+            yield from self.part(f"{given} that the file gives it", ", ".join(proposed.variables))
+        if proposed.warnings:
+            yield from self.part("what is not obeyed of its entry", "\n".join(proposed.warnings))
+        if proposed.previous is not None:
+            same = proposed.previous == proposed.expanded
+            yield from self.part("what you agreed to", "the same, with other settings" if same else proposed.previous)
+
+    def part(self, heading: str, text: str) -> Rows:
+        yield from self.heading(heading)
+        yield from self.layout.cut(self.text(text, hang=4), self.most(ROWS_SHOWN))
 
 
 def _json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Asking a person in the terminal whether a server may use the model, and whether our client may call a tool."""
+"""Asking a person in the terminal: may a server use the model, may our client call a tool, may a server be started."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
+from mcp_host.proposed_server import ProposedServer
 from mcp_host.sampling.approval import Allow, Deny
-from mcp_host.sampling.display import SeenBefore, ToolCallRequest, describe, describe_call, digests_of
+from mcp_host.sampling.display import (
+    SeenBefore,
+    ToolCallRequest,
+    describe,
+    describe_call,
+    describe_server,
+    digests_of,
+)
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.text import Layout, Rows
@@ -27,10 +35,11 @@ CALL_REFUSED = "the user refused it"
 _seen_before = SeenBefore()
 
 
-async def ask_in_terminal(request: SamplingRequest | ToolCallRequest, /) -> Allow | Deny:
+async def ask_in_terminal(request: SamplingRequest | ToolCallRequest | ProposedServer, /) -> Allow | Deny:
     """Show the request in the terminal and ask whether the model may answer it, or whether this tool may be called.
 
-    It approves both kinds: ``Sampling(..., approve=ask_in_terminal)`` and ``approve_tool_calls(ask_in_terminal)``.
+    It approves both kinds: ``Sampling(..., approve=ask_in_terminal)`` and ``approve_tool_calls(ask_in_terminal)``. Of
+    ``ClientGroup.from_file(..., approve_servers=ask_in_terminal)`` it asks whether a server may be started.
 
     "y" allows this request or this call, "n", Enter and Ctrl-D deny it. "v" shows it whole and asks again.
     Anything else asks again, twice at most.
@@ -38,6 +47,8 @@ async def ask_in_terminal(request: SamplingRequest | ToolCallRequest, /) -> Allo
     For a sampling request, "a" allows everything that the same call asks for (offered if the call is known), and "s"
     everything on this connection, both for the same tools or fewer, see `Allow`.
     Messages, tools and system prompt that were shown for the same call before are not shown again, only counted.
+
+    For a server of a file (`ProposedServer`), "y" holds until it changes.
 
     For a tool call (`ClientRequest`), "s" allows this tool for the session (offered if the tool is listed), see
     `approve_tool_calls`.
@@ -59,13 +70,16 @@ async def ask_in_terminal(request: SamplingRequest | ToolCallRequest, /) -> Allo
         return Deny(str(exc))
 
 
-async def ask(request: SamplingRequest | ToolCallRequest, terminal: Terminal) -> Allow | Deny:
+async def ask(request: SamplingRequest | ToolCallRequest | ProposedServer, terminal: Terminal) -> Allow | Deny:
     """Ask in an open terminal."""
     if isinstance(request, SamplingRequest):
         digests = await digests_of(request)
         await terminal.show(chain([""], describe(request, terminal.layout, seen=_seen_before.seen(digests))))
         _seen_before.add(digests)
         return await _decide(_about_model(request), partial(describe, request, whole=True), terminal)
+    if isinstance(request, ProposedServer):
+        await terminal.show(chain([""], describe_server(request, terminal.layout)))
+        return await _decide(_about_server(request), partial(describe_server, request, whole=True), terminal)
     await terminal.show(chain([""], describe_call(request, terminal.layout)))
     return await _decide(_about_tool(request), partial(describe_call, request, whole=True), terminal)
 
@@ -99,6 +113,12 @@ def _about_tool(request: ToolCallRequest) -> _Question:
     keys = {"y": "yes, this call", **session, "v": "view the whole call"}
     note = "A changed tool is asked about again." if listed else "Each call of this tool is asked about."
     return _Question("May your client call it?", keys, note, Deny(CALL_REFUSED))
+
+
+def _about_server(proposed: ProposedServer) -> _Question:
+    text, what = ("Start this server?", "its command") if proposed.kind == "command" else ("Connect to it?", "its URL")
+    keys = {"y": f"yes, until its entry or {what} changes", "v": "view the whole entry"}
+    return _Question(text, keys, "A refusal holds until the next start.", Deny(CALL_REFUSED))
 
 
 async def _decide(question: _Question, whole: Callable[[Layout], Rows], terminal: Terminal) -> Allow | Deny:

@@ -1,0 +1,33 @@
+"""A server that a file brings, as a person is asked about it before it is started for the first time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedServer:
+    """A server of a file that needs consent. Its texts are those of the file: control characters in them are escaped.
+
+    *name* and *path* are the server's and its file's; *scope* is whose file it is, such as "project", or None if that is not known.
+    *kind* is "command" if the server is started on this machine, or "url". *written* is its command line or URL as the file has
+    it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for later.
+    *variables* are the names of the variables of the environment (or headers) that the file gives it. *warnings* say what in its entry
+    is not obeyed, such as a sandbox.
+
+    *previous* is the one that was agreed to under this name, in this file, if it has changed since: *expanded* then.
+    *digest* is of all that the person agrees to. If it changes, the server needs consent again.
+    """
+
+    name: str
+    path: Path
+    scope: Literal["managed", "local", "project", "user"] | None
+    kind: Literal["command", "url"]
+    written: str
+    expanded: str
+    variables: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    digest: str
+    previous: str | None = None

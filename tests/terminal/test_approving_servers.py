@@ -1,0 +1,107 @@
+"""Consent to a server of a file in a real (pseudo-)terminal: what the person sees, and what each key decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mcp_host import Allow, Deny, ask_in_terminal
+from mcp_host.group import ProposedServer
+from tests.terminal.screens import Screen
+
+START = "Start this server? [y/v/N] "
+CONNECT = "Connect to it? [y/v/N] "
+REFUSED = Deny("the user refused it")
+COMMAND = ProposedServer(
+    name="shop",
+    path=Path("/projects/shop/.mcp.json"),
+    scope="project",
+    kind="command",
+    written="uvx shop '${DIR}'",
+    expanded="uvx shop '**********'",
+    variables=("MODE", "TOKEN"),
+    digest="1",
+)
+URL = replace(COMMAND, kind="url", written="https://example.com/mcp", expanded="https://example.com/mcp", variables=())
+
+
+async def decision(screen: Screen, *keys: str, asked: ProposedServer = COMMAND) -> Allow | Deny:
+    """Ask, press *keys* at each question, and return the decision."""
+    question = START if asked.kind == "command" else CONNECT
+    return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
+
+
+async def test_only_yes_allows_a_server(screen: Screen, subtests: pytest.Subtests) -> None:
+    for keys, decided in (("y\n", Allow()), ("YES\n", Allow()), ("n\n", REFUSED), ("\n", REFUSED), ("\x04", REFUSED)):
+        with subtests.test(keys):
+            assert await decision(screen, keys) == decided
+    assert await decision(screen, "s\n", "a\n", "session\n") == REFUSED
+
+
+async def test_the_person_sees_the_file_the_command_and_the_names_of_variables(screen: Screen) -> None:
+    assert await decision(screen, "y\n") == Allow()
+
+    assert screen.rows == [
+        "",
+        "A file of this project brings a server",
+        "  | shop in /projects/shop/.mcp.json",
+        "the command that is run on this machine",
+        "  | uvx shop '**********'",
+        "as the file has it",
+        "  | uvx shop '${DIR}'",
+        "variables of the environment that the file gives it",
+        "  | MODE, TOKEN",
+        "",
+        "y: yes, until its entry or its command changes",
+        "v: view the whole entry",
+        "A refusal holds until the next start.",
+        "Start this server? [y/v/N] y",
+    ]
+
+
+PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
+    "a URL of a file of unknown scope": (
+        replace(URL, scope=None, variables=("X-Key",)),
+        ["A file brings a server", "its URL", "headers that the file gives it"],
+    ),
+    "another command": (
+        replace(COMMAND, previous="npx shop"),
+        ["A file of this project brings a server, which has changed since you agreed to it", "  | npx shop"],
+    ),
+    "what is not obeyed": (
+        replace(COMMAND, warnings=("sandbox: no", "trust: no")),
+        ["what is not obeyed of its entry", "  | sandbox: no", "  | trust: no"],
+    ),
+    "other settings": (
+        replace(COMMAND, variables=(), previous=COMMAND.expanded),
+        ["what you agreed to", "  | the same, with other settings"],
+    ),
+    "what would control the terminal": (
+        replace(COMMAND, name="a\x1b[2J", expanded="x \x1b[2J\u202e"),
+        ["  | a\\x1b[2J in /projects/shop/.mcp.json", "  | x \\x1b[2J\\u202e"],
+    ),
+}
+
+
+async def test_a_change_is_shown_with_what_was_agreed_to_and_text_of_the_file_is_escaped(
+    screen: Screen, subtests: pytest.Subtests
+) -> None:
+    for name, (proposed, rows) in PARTS.items():
+        with subtests.test(name):
+            assert await decision(screen, "n\n", asked=proposed) == REFUSED
+            assert [row for row in rows if row not in screen.rows] == []
+
+
+async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> None:
+    long = replace(COMMAND, expanded="uvx " + "x " * 2_000 + "--last")
+
+    assert await decision(screen, "v\n", "n\n", asked=long) == REFUSED
+
+    rows = screen.rows
+    first, second = rows[: rows.index("y: yes, until its entry or its command changes")], rows
+    assert any("more lines" in row for row in first)
+    assert not any("--last" in row for row in first)
+    assert any("--last" in row for row in second)
