@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.peers import MCP, OURS, PEERS, Peer
-from benchmarks.report import Row, cost_table, eras_table, goals_table, wall_table
-from benchmarks.scenarios import BY_REVISION, SCENARIOS, Scenario
+from benchmarks.peers import BARE, FASTMCP, FASTMCP_CONFIG, MCP, OURS, PEERS, Peer
+from benchmarks.report import Row, cost_table, eras_table, goals_table, several_servers_table, wall_table
+from benchmarks.scenarios import BY_REVISION, SCENARIOS, SEVERAL_SERVERS, Scenario
 from benchmarks.variants import COMPARISONS
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
@@ -42,8 +42,12 @@ def main(arguments: Sequence[str]) -> int:
             tables = variants_tables(url, options.rounds, "oauth", "refresh")
         elif options.growth:
             tables = growth_tables(url)
+        elif options.servers:
+            tables = servers_tables(options, url)
         else:
             tables = scenario_tables(options, url)
+            if options.only == list(SCENARIOS) and options.clients == list(PEERS):
+                tables |= servers_tables(options, url)
         if complete:
             tables |= growth_tables(url) | variants_tables(url, options.rounds, *COMPARISONS) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
@@ -61,6 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--middleware", action="store_true", help="only the cost of middleware; only prints")
     parser.add_argument("--adapters", action="store_true", help="only the cost of adapters of models; only prints")
     parser.add_argument("--oauth", action="store_true", help="only the cost of a token of OAuth; only prints")
+    parser.add_argument("--servers", action="store_true", help="only the cost of several servers; only prints")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
@@ -84,6 +89,8 @@ def clients_of(options: argparse.Namespace) -> list[str]:
     """The clients to install."""
     if options.middleware or options.adapters or options.oauth:
         return [OURS.name]
+    if options.servers:
+        return [OURS.name, MCP.name, FASTMCP.name]
     named: list[str] = options.clients
     return [OURS.name, MCP.name] if options.growth else named
 
@@ -91,7 +98,8 @@ def clients_of(options: argparse.Namespace) -> list[str]:
 def is_complete(options: argparse.Namespace) -> bool:
     """Whether this run measures everything that the page shows."""
     everything = options.only == list(SCENARIOS) and options.clients == list(PEERS)
-    a_part = options.quick or options.growth or options.middleware or options.adapters or options.oauth
+    a_part = options.quick or options.growth or options.servers or options.middleware
+    a_part = a_part or options.adapters or options.oauth
     return everything and options.rounds >= ROUNDS and not a_part
 
 
@@ -101,6 +109,13 @@ def scenario_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
     scenarios = [SCENARIOS[name] for name in options.only]
     rows = compare(scenarios, peers, url, options.rounds, QUICK_SHARE if options.quick else 1.0)
     return {"goals": goals_table(rows), "cpu": cost_table(rows, peers), "wall": wall_table(rows, peers)}
+
+
+def servers_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
+    """Groups of servers: ours, and each that others have."""
+    peers = [OURS, MCP, FASTMCP, FASTMCP_CONFIG, BARE]
+    rows = compare(SEVERAL_SERVERS, peers, url, options.rounds, QUICK_SHARE if options.quick else 1.0)
+    return {"servers": several_servers_table(rows, peers)}
 
 
 def compile_modules(peers: Iterable[Peer], url: str) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal, NamedTuple, NotRequired, TypedDict, final
 
-Kind = Literal["echo", "sample", "progress", "tools", "text", "connect", "sessions", "burst", "start", "import"]
+Kind = Literal[
+    "echo", "sample", "progress", "tools", "text", "connect", "sessions", "group", "burst", "start", "import"
+]
+
+Server = str | list[str]
+"""A URL, or the command of a stdio server."""
 
 LINE = "The quick brown fox jumps over the lazy dog, and says so in plain words.\n"
 NAME = "lean"  # of the server
 TOOLS = ("echo", "ask", "count", "text")
+ADDRESSES = [f"127.0.0.{number}" for number in range(1, 11)]  # of the HTTP server: each is another server for a client
 TEXT_SHARE = 0.97  # of the bytes of a message; the rest is the JSON around the text, and escapes
 
 
@@ -17,7 +23,7 @@ class Job(NamedTuple):
     """One run of one client: *warm_up* operations that are not measured, then *operations* that are."""
 
     kind: Kind
-    server: str | list[str]  # a URL, or the command of a stdio server
+    server: Server
     operations: int
     warm_up: int
     in_flight: int = 1
@@ -26,6 +32,7 @@ class Job(NamedTuple):
     size: int = (
         0  # of one operation: bytes of text, or the number of progress notifications, sampling requests or calls
     )
+    servers: dict[str, Server] | None = None  # of a group, by name
 
 
 @final

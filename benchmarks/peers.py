@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks import installation
 
@@ -34,5 +34,10 @@ MCP = _python("mcp", "mcp 2.3.0", installation.MCP.python, "mcp_sdk", IMPORT_MCP
 FASTMCP = _python("fastmcp", "fastmcp 4.1.2", installation.FASTMCP.python, "fastmcp_client", IMPORT_FASTMCP)
 TYPESCRIPT = Peer("typescript", "TypeScript 2.4.0", NODE, (*NODE, "import"))
 BARE = _python("bare", "bare asyncio + json", sys.executable, "bare", "import asyncio, json")
+
+FASTMCP_CONFIG = replace(
+    FASTMCP, name="fastmcp-config", title=f"{FASTMCP.title}, `Client(config)`", worker=(*FASTMCP.worker, "config")
+)
+"""For several servers. It is no column of the other tables: there it is the same client."""
 
 PEERS = {peer.name: peer for peer in (OURS, MCP, FASTMCP, TYPESCRIPT, BARE)}

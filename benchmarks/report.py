@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 from benchmarks.job import Job, Measurement
-from benchmarks.peers import MCP, OURS, Peer
+from benchmarks.peers import BARE, MCP, OURS, Peer
 from benchmarks.scenarios import Scenario
 from benchmarks.workers import Outcome, Results
 
@@ -49,7 +49,10 @@ class Row:
     @property
     def ratios(self) -> list[float]:
         """Each round's ratio of our cost to the official Python SDK's."""
-        ours, its = self.cost.get(OURS.name), self.cost.get(MCP.name)
+        return self.ratios_to(MCP)
+
+    def ratios_to(self, peer: Peer) -> list[float]:
+        ours, its = self.cost.get(OURS.name), self.cost.get(peer.name)
         if not isinstance(ours, list) or not isinstance(its, list):
             return []
         return [one / other for one, other in zip(ours, its, strict=True)]
@@ -89,6 +92,30 @@ def cost_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:
     heading = ["what the client does", "unit", *(peer.title for peer in peers)]
     lines = ([row.scenario.title, row.scenario.unit, *(_cell(row.cost[peer.name]) for peer in peers)] for row in rows)
     return table(heading, lines, numbers_from=2)
+
+
+def several_servers_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:
+    """Each client's cost in CPU, and in brackets the ratio of ours to it."""
+    heading = ["what the client does", "unit", "goal", *(peer.title for peer in peers)]
+    lines = (
+        [
+            row.scenario.title,
+            row.scenario.unit,
+            f"≤ {row.scenario.goal:.2f}",
+            *(_compared(row, peer) for peer in peers),
+        ]
+        for row in rows
+    )
+    return table(heading, lines, numbers_from=2)
+
+
+def _compared(row: Row, peer: Peer) -> str:
+    cell = _cell(row.cost[peer.name])
+    if peer in (OURS, BARE) or not (ratios := row.ratios_to(peer)):
+        return cell
+    assert row.scenario.goal is not None
+    missed = "" if median(ratios) <= row.scenario.goal else ", **missed**"
+    return f"{cell} ({ratio(median(ratios))}{missed})"
 
 
 def wall_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:

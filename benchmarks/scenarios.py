@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.job import Job, Kind, Measurement
+from benchmarks.job import ADDRESSES, Job, Kind, Measurement, Server
 
 Transport = Literal["stdio", "json", "stream"]  # of HTTP; "sse" in a path makes fastmcp speak an older transport
 Unit = Literal["ms / 1k", "ms", "ms / MB", "ms / 1k tools", "KiB", "MiB", "connections"]
@@ -39,6 +39,8 @@ class Scenario:
     size: int = 0
     stateless: bool = False
     at_most: float | None = None
+    stdio_servers: int = 0
+    http_servers: int = 0
 
     def job(self, url: str, share: float = 1.0, *, stateless: bool = False) -> Job:
         """The job, with the HTTP server at *url*, and only a *share* of the operations.
@@ -49,16 +51,23 @@ class Scenario:
         era = ["stateless"] if stateless else []
         size = INPUT_ROUNDS if stateless and self.kind == "sample" else self.size
         operations = self.operations * (self.size or 1) // (size or 1)
-        stdio = [sys.executable, "-S", "-m", "benchmarks.servers.stdio", str(self.tools), *era]
+
+        def server(transport: Transport, number: int = 0) -> Server:
+            if transport == "stdio":
+                return [sys.executable, "-S", "-m", "benchmarks.servers.stdio", str(self.tools), *era]
+            return "/".join([url.replace(ADDRESSES[0], ADDRESSES[number]), *era, transport, str(self.tools)])
+
         return Job(
             kind=self.kind,
-            server=stdio if self.transport == "stdio" else "/".join([url, *era, self.transport, str(self.tools)]),
+            server=server(self.transport),
             operations=max(1, self.in_flight, int(operations * share)),
             warm_up=self.warm_up,
             in_flight=self.in_flight,
             tools=self.tools,
             messages=self.messages,
             size=size,
+            servers={f"stdio{number}": server("stdio") for number in range(self.stdio_servers)}
+            | {f"http{number}": server("json", number) for number in range(self.http_servers)},
         )
 
     def cost(self, job: Job, spent: Measurement) -> float:
@@ -136,6 +145,16 @@ ROWS = [
     Scenario("session-memory", "memory per HTTP session", "KiB", 0.15, "sessions", "json", operations=100, warm_up=3),
     Scenario("import-memory", "memory after import", "MiB", 0.6, "import"),
 ]
+
+SEVERAL_SERVERS = [
+    Scenario("servers", "ten stdio servers and ten HTTP servers", "ms", 0.4, "group",
+             operations=10, warm_up=1, tools=10, stdio_servers=10, http_servers=10),
+    Scenario("stdio-servers", "ten stdio servers", "ms", 0.4, "group",
+             operations=10, warm_up=1, tools=10, stdio_servers=10),
+    Scenario("http-servers", "ten HTTP servers", "ms", 0.4, "group",
+             operations=10, warm_up=1, tools=10, http_servers=10),
+]
+"""What `ClientGroup` does: connect to all at once, list the tools of all, call one of each, close."""
 # fmt: on
 
 SERVER_DIFFERS = ("echo", "sample", "progress", "tools", "connect")

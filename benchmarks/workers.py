@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 from urllib.request import urlopen
 
 from benchmarks.installation import say
-from benchmarks.job import Failure, Job, Measurement
+from benchmarks.job import ADDRESSES, Failure, Job, Measurement
 from benchmarks.peers import Peer
 from tests.installation import ROOT
 
@@ -170,7 +170,7 @@ def http_server() -> Iterator[str]:
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        yield f"http://{ADDRESSES[0]}:{int(process.stdout.readline())}"
     finally:
         process.kill()
         process.communicate()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.clients.drive import Model, main
+from benchmarks.job import Server
 
 Message = dict[str, Any]
 UNBOUNDED = 1 << 30
@@ -169,7 +170,7 @@ class HttpSession(Session):
 
 
 @asynccontextmanager
-async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
+async def open(server: Server, model: Model | None) -> AsyncIterator[Session]:
     stateless = "/stateless/" in server if isinstance(server, str) else server[-1] == "stateless"
     if isinstance(server, str):
         over_http = HttpSession(server, model, stateless=stateless)
@@ -190,5 +191,26 @@ async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Se
     await process.wait()
 
 
+class Group:
+    def __init__(self, sessions: Mapping[str, Session]) -> None:
+        self._sessions = sessions
+
+    async def call(self, tool: str, arguments: dict[str, object]) -> str:
+        server, _, own = tool.partition("_")
+        return await self._sessions[server].call(own, arguments)
+
+    async def list_tools(self) -> list[str]:
+        listed = await asyncio.gather(*(session.list_tools() for session in self._sessions.values()))
+        return [f"{server}_{tool}" for server, tools in zip(self._sessions, listed, strict=True) for tool in tools]
+
+
+@asynccontextmanager
+async def open_group(servers: Mapping[str, Server]) -> AsyncIterator[Group]:
+    async with AsyncExitStack() as stack:
+        contexts = [stack.enter_async_context(open(server, None)) for server in servers.values()]
+        sessions = await asyncio.gather(*contexts)
+        yield Group(dict(zip(servers, sessions, strict=True)))
+
+
 if __name__ == "__main__":
-    main(open)
+    main(open, open_group)

@@ -8,14 +8,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.job import NAME, Job, Measurement, text_of, tool_names
+from benchmarks.job import NAME, Job, Measurement, Server, text_of, tool_names
 
 
 class Session(Protocol):
@@ -37,31 +37,50 @@ class Session(Protocol):
 Model = Callable[[int, int], str]
 """The model: takes the numbers of tools and of messages in a sampling request, and returns its answer."""
 
-Open = Callable[[str | list[str], Model | None], AbstractAsyncContextManager[Session]]
-"""Connects to a URL or to a command. With a model, the client offers sampling."""
+Open = Callable[[Server, Model | None], AbstractAsyncContextManager[Session]]
+"""Connects to a server. With a model, the client offers sampling."""
+
+
+class Group(Protocol):
+    """Connections to several servers. The name of a tool has that of its server in it."""
+
+    async def call(self, tool: str, arguments: dict[str, object]) -> str:
+        """Call a tool of any server, and return the text of its result."""
+
+    async def list_tools(self) -> list[str]:
+        """The names of the tools of all servers."""
+
+
+OpenGroup = Callable[[Mapping[str, Server]], AbstractAsyncContextManager[Group]]
 
 ANSWER = "It is Paris. I was given %d tools and %d messages."
 PAGE = os.sysconf("SC_PAGE_SIZE")
 AT_ONCE = 64  # connections that are opened at the same time; the others wait, as in a host
 
 
-def main(open: Open) -> None:
+def main(open: Open, open_group: OpenGroup) -> None:
     """Do the jobs that come on stdin, one a line, and print a measurement for each."""
     for line in sys.stdin:
-        print(json.dumps(asyncio.run(Driver(open, Job(*json.loads(line))).run())), flush=True)
+        print(json.dumps(asyncio.run(Driver(open, Job(*json.loads(line)), open_group).run())), flush=True)
 
 
 class Driver:
     """The operations of one job."""
 
-    def __init__(self, open: Open, job: Job) -> None:
+    def __init__(self, open: Open, job: Job, open_group: OpenGroup | None = None) -> None:
         self._open = open
+        self._open_group = open_group
         self._job = job
         self._numbers = count()
         self._sampled = 0
 
     async def run(self) -> Measurement:
-        runs = {"connect": self._run_connects, "sessions": self._run_sessions, "start": self._run_start}
+        runs = {
+            "connect": self._run_connects,
+            "sessions": self._run_sessions,
+            "group": self._run_groups,
+            "start": self._run_start,
+        }
         return await runs.get(self._job.kind, self._run_calls)()
 
     async def _run_calls(self) -> Measurement:
@@ -137,6 +156,25 @@ class Driver:
 
         await connect(self._job.warm_up)
         return await measure(lambda: connect(self._job.operations))
+
+    async def _run_groups(self) -> Measurement:
+        """Connections to several servers at once: list the tools of all, call one of each, close."""
+        assert self._open_group is not None, "variants have no groups"
+        open_group, servers = self._open_group, self._job.servers or {}
+
+        async def use(times: int) -> None:
+            for _ in range(times):
+                async with open_group(servers) as group:
+                    names = await group.list_tools()
+                    expect(len({*names}), self._job.tools * len(servers))
+                    callable_names = [name for name in names if name.endswith("echo")]
+                    expect(len(callable_names), len(servers))
+                    for name in callable_names:
+                        words = f"Hello, {next(self._numbers)}!"
+                        expect(await group.call(name, {"text": words}), words)
+
+        await use(self._job.warm_up)
+        return await measure(lambda: use(self._job.operations))
 
     async def _run_start(self) -> Measurement:
         """Connect and make one call; counts all that this process did before: the interpreter, imports."""

@@ -3,9 +3,11 @@
 # mypy: ignore-errors
 # It is not installed where the types are checked: its dependencies would tie ours down.
 
+import sys
 from contextlib import asynccontextmanager
 
 from fastmcp import Client
+from fastmcp.client.group import ClientGroup
 from fastmcp.client.transports import StdioTransport
 from mcp_types import SamplingCapability, SamplingToolsCapability
 
@@ -51,5 +53,27 @@ def sampling(model):
     return {"sampling_handler": handler, "sampling_capabilities": capabilities}
 
 
+@asynccontextmanager
+async def open_group(servers):
+    async with ClientGroup.from_config(config(servers)) as group:
+        yield Session(group)
+
+
+@asynccontextmanager
+async def open_config(servers):
+    async with Client(config(servers)) as client:
+        yield Session(client)
+
+
+def config(servers):
+    return {"mcpServers": {name: entry(server) for name, server in servers.items()}}
+
+
+def entry(server):
+    if isinstance(server, str):
+        return {"url": server, "transport": "http"}
+    return {"command": server[0], "args": server[1:], "keep_alive": False}
+
+
 if __name__ == "__main__":
-    main(open)
+    main(open, open_config if sys.argv[1:] == ["config"] else open_group)

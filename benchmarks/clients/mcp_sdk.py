@@ -5,7 +5,8 @@
 
 from contextlib import asynccontextmanager
 
-from mcp import Client, StdioServerParameters
+from mcp import Client, ClientSessionGroup, StdioServerParameters
+from mcp.client.session_group import StreamableHttpParameters
 from mcp_types import (
     CreateMessageResult,
     SamplingCapability,
@@ -56,5 +57,32 @@ def sampling(model):
     return {"sampling_callback": callback, "sampling_capabilities": capabilities}
 
 
+class Group:
+    def __init__(self, group):
+        self._group = group
+
+    async def call(self, tool, arguments):
+        return (await self._group.call_tool(tool, arguments)).content[0].text
+
+    async def list_tools(self):
+        return list(self._group.tools)
+
+
+@asynccontextmanager
+async def open_group(servers):
+    connecting = []
+    async with ClientSessionGroup(component_name_hook=lambda name, info: f"{connecting[-1]}_{name}") as group:
+        for name, server in servers.items():
+            connecting.append(name)
+            await group.connect_to_server(parameters(server))
+        yield Group(group)
+
+
+def parameters(server):
+    if isinstance(server, str):
+        return StreamableHttpParameters(url=server)
+    return StdioServerParameters(command=server[0], args=server[1:])
+
+
 if __name__ == "__main__":
-    main(open)
+    main(open, open_group)

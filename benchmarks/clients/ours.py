@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from benchmarks.clients.drive import Model, main
-from mcp_host import Client, Sampling, SamplingLimits, SamplingRequest, Stdio, StreamableHttp, always
+from benchmarks.job import Server
+from mcp_host import Client, ClientGroup, Sampling, SamplingLimits, SamplingRequest, Stdio, StreamableHttp, always
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 
 if TYPE_CHECKING:
@@ -43,6 +44,17 @@ class Session:
         return [tool.name for tool in await self.client.list_tools()]
 
 
+class Group:
+    def __init__(self, group: ClientGroup) -> None:
+        self._group = group
+
+    async def call(self, tool: str, arguments: dict[str, object]) -> str:
+        return (await self._group.call_tool(tool, arguments)).text
+
+    async def list_tools(self) -> list[str]:
+        return [tool.name for tool in await self._group.list_tools()]
+
+
 def function(model: Model) -> Handler:
     async def handler(request: SamplingRequest) -> CreateMessageResult:
         return request.reply(model(len(request.tools), len(request.messages)))
@@ -52,7 +64,7 @@ def function(model: Model) -> Handler:
 
 @asynccontextmanager
 async def open(
-    server: str | list[str],
+    server: Server,
     model: Model | None,
     *,
     handler: Callable[[Model], Handler] = function,
@@ -66,5 +78,11 @@ async def open(
         yield Session(connected)
 
 
+@asynccontextmanager
+async def open_group(servers: Mapping[str, Server]) -> AsyncIterator[Group]:
+    async with ClientGroup(servers) as group:
+        yield Group(group)
+
+
 if __name__ == "__main__":
-    main(open)
+    main(open, open_group)

@@ -30,7 +30,7 @@ from benchmarks.clients import ours
 from benchmarks.clients.drive import Driver, Model, Open, expect
 from benchmarks.clients.free_models import ADAPTERS
 from benchmarks.clients.ours import Session
-from benchmarks.job import Job
+from benchmarks.job import Job, Server
 from mcp_host import Client
 from mcp_host.auth import OAuth, Registered
 from mcp_host.middleware import AnyRequest, CallNext, Middleware
@@ -119,7 +119,7 @@ def with_sdk() -> OpenTelemetry:
 
 
 @asynccontextmanager
-async def over_httpx(server: str | list[str], model: Model | None, auth: OAuth | None = None) -> AsyncIterator[Session]:
+async def over_httpx(server: Server, model: Model | None, auth: OAuth | None = None) -> AsyncIterator[Session]:
     async with httpx.AsyncClient(timeout=None) as client, ours.open(server, model, client=client, auth=auth) as session:
         yield session
 
@@ -177,7 +177,7 @@ class WithRefresh(Session):
 
 def with_token(connect: Callable[..., AbstractAsyncContextManager[Session]], *, ends: bool = False) -> Open:
     @asynccontextmanager
-    async def open(server: str | list[str], model: Model | None) -> AsyncIterator[Session]:
+    async def open(server: Server, model: Model | None) -> AsyncIterator[Session]:
         assert isinstance(server, str)
         login = Login(server)
         async with connect(login.url, model, auth=login.oauth) as session:

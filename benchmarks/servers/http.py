@@ -3,16 +3,18 @@
 The path chooses the response: JSON at ``/json/TOOLS``, an event stream at ``/stream/TOOLS``. A call that sends
 sampling requests always gets an event stream. At ``/stateless/json/TOOLS`` and ``/stateless/stream/TOOLS`` the server
 speaks revision 2026-07-28, and at ``/protected/json/TOOLS`` it wants a token.
-``GET /connections`` returns how many connections have been opened to it.
+``GET /connections`` returns how many connections have been opened to it, at all of its ten addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from itertools import count
 from typing import Any
 
+from benchmarks.job import ADDRESSES
 from benchmarks.servers.oauth import TOKEN, metadata, token
 from benchmarks.servers.replies import SamplingCalls, answer
 from benchmarks.servers.stateless import answer_stateless
@@ -104,11 +106,16 @@ def content_length(head: bytes) -> int:
 
 
 async def main() -> None:
-    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0, backlog=2048)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, ADDRESSES[0], 0, backlog=2048)
     port = server.sockets[0].getsockname()[1]
-    Connection.origin = f"http://127.0.0.1:{port}"
+    others = [await loop.create_server(Connection, address, port) for address in ADDRESSES[1:]]
+    Connection.origin = f"http://{ADDRESSES[0]}:{port}"
     print(port, flush=True)
-    await server.serve_forever()
+    async with AsyncExitStack() as stack:
+        for other in others:
+            await stack.enter_async_context(other)
+        await server.serve_forever()
 
 
 if __name__ == "__main__":

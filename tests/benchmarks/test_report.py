@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.job import Failure, Job, Measurement
 from benchmarks.page import rewrite
-from benchmarks.peers import MCP, OURS
-from benchmarks.report import Row, cost_table, figure, goals_table, ratios_table, typical
-from benchmarks.scenarios import SCENARIOS
+from benchmarks.peers import BARE, FASTMCP, FASTMCP_CONFIG, MCP, OURS
+from benchmarks.report import Row, cost_table, figure, goals_table, ratios_table, several_servers_table, typical
+from benchmarks.scenarios import SCENARIOS, SEVERAL_SERVERS
 from benchmarks.workers import Outcome, Results, reason
 
 SCENARIO = SCENARIOS["stdio-echo"]
@@ -146,6 +146,20 @@ def test_a_ratio_to_a_base_is_the_median_of_the_turns_with_the_quartiles(goal: f
     table = ratios_table(["`OAuth`"], [("echo", [[1.0, 1.05, 1.1, 1.15, 9.0]])], goal)
 
     assert table == f"| what the client does | `OAuth` |\n| --- | ---: |\n| echo | {cell} |"
+
+
+def test_with_several_servers_each_other_client_is_compared_and_the_floor_is_not() -> None:
+    job = SEVERAL_SERVERS[0].job("http://127.0.0.1:1")
+    results = Results()
+    for peer, seconds in ((OURS, 1.0), (MCP, 2.5), (FASTMCP, 2.4), (BARE, 0.5)):
+        results.of(job, peer).extend(spent(seconds))
+    results.of(job, FASTMCP_CONFIG).append(Failure(failed="closed"))
+    peers = [OURS, MCP, FASTMCP, FASTMCP_CONFIG, BARE]
+
+    table = several_servers_table([Row.of(SEVERAL_SERVERS[0], job, peers, results)], peers)
+
+    cells = ["≤ 0.40", "100", "250 (0.40)", "240 (0.42, **missed**)", "fails: closed", "50.0 |"]
+    assert table.splitlines()[-1].split(" | ")[2:] == cells
 
 
 def test_a_variant_that_failed_has_no_ratio() -> None:

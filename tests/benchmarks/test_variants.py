@@ -9,10 +9,10 @@ from itertools import cycle, islice, product
 
 import pytest
 
-from benchmarks.clients import ours
+from benchmarks.clients import bare, ours
 from benchmarks.clients.drive import Driver
 from benchmarks.clients.variants import CLOCKS, VARIANTS, compare
-from benchmarks.scenarios import Scenario
+from benchmarks.scenarios import SEVERAL_SERVERS, Scenario
 from benchmarks.variants import BURST, COMPARISONS
 from benchmarks.workers import http_server
 from mcp_host.errors import Unauthorized
@@ -73,6 +73,14 @@ def test_a_turn_has_at_least_64_requests() -> None:
         "http-sampling": 96,
         "http-burst": 100,
     }
+
+
+def test_each_of_several_servers_is_called(url: str) -> None:
+    few = replace(SEVERAL_SERVERS[0], operations=1, warm_up=0, stdio_servers=1, http_servers=3).job(url)
+
+    assert len({str(server) for server in (few.servers or {}).values()}) == 4
+    for client in (ours, bare):
+        assert asyncio.run(Driver(client.open, few, client.open_group).run())["cpu"] > 0
 
 
 def test_a_client_without_a_token_is_refused(url: str) -> None:
