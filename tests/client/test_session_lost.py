@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -355,6 +356,36 @@ async def test_an_approval_for_a_session_ends_with_it() -> None:
                 counts.append(len(asked))
 
     assert counts == [1, 2, 3]
+
+
+USER: ContextVar[str] = ContextVar("USER", default="the application")
+
+
+async def test_the_next_session_is_begun_in_the_context_of_the_client_and_not_of_the_call_that_notices() -> None:
+    """Every user shares it, so the token that middleware finds for one of them must not open it."""
+    server, asked = asking_server(), list[tuple[str, str]]()
+
+    @server.tool
+    def hello() -> str:
+        return "hello"
+
+    async def note(request: AnyRequest, call_next: CallNext) -> Any:
+        asked.append((request.method, USER.get()))
+        return await call_next(request)
+
+    async def call_as(user: str) -> None:
+        USER.set(user)
+        await client.call_tool("hello")
+
+    with anyio.fail_after(20):
+        async with server.http() as url, Client(StreamableHttp(url), era="legacy", middleware=[note]) as client:
+            for user in ("ada", "carol"):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call_as, user)
+                await server.expire_sessions()
+
+    by = "the application"
+    assert asked == [("initialize", by), ("tools/call", "ada"), ("tools/call", "carol"), ("initialize", by)]
 
 
 async def test_a_handler_of_a_lost_session_is_cancelled() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from functools import partial
 from weakref import ReferenceType
 
@@ -61,6 +62,7 @@ class Connection:
         self._state = state
         self._connector = Connector(dispatcher, state, attempt)
         self._renewal = SingleFlight(tasks.start_soon)
+        self._context = copy_context()
         self.subscriptions = Subscriptions(dispatcher, state, notify)
 
     @classmethod
@@ -293,8 +295,12 @@ class Connection:
         await self._renewal.wait()
 
     def _begin_renewal(self, session: Session) -> None:
+        """Begin a session in place of *session*, unless one has been begun.
+
+        It belongs to no caller, so it does not run in the context of the one that comes first.
+        """
         if session.epoch == self.dispatcher.require().epoch:
-            self._renewal.begin(partial(self._renew, session.epoch + 1))
+            self._context.copy().run(self._renewal.begin, partial(self._renew, session.epoch + 1))
 
     async def _wait_for_renewal(self, call: Call) -> None:
         self._state.check_not_awaited()
