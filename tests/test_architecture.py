@@ -63,10 +63,11 @@ MAY_IMPORT = {
         *("middleware", "protocol", "roots", "sampling", "server_names", "session", "tool_changes", "transports"),
         *("types", "version"),
     },
+    "frameworks": {"errors", "functions", "handlers", "sampling", "types"},
     "group": {
-        *("auth", "client", "concurrency", "config", "elicitation", "errors", "handlers", "limits", "locked_file"),
-        *("middleware", "proposed_server", "protocol", "roots", "sampling", "server_names", "session", "transports"),
-        *("types",),
+        *("auth", "client", "concurrency", "config", "elicitation", "errors", "frameworks", "handlers", "limits"),
+        *("locked_file", "middleware", "proposed_server", "protocol", "roots", "sampling", "server_names", "session"),
+        *("transports", "types"),
     },
     "telemetry": {
         *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),

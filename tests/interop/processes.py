@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
+import coverage
+
 from mcp_host import Stdio, StreamableHttp
 
 CACHE = Path(os.environ.get("MCP_INTEROP", ""))
@@ -66,6 +68,21 @@ def in_process(version: int, kind: str, backend: str) -> list[str]:
 def other_client(version: int, package: str, revision: str, ends: str, backend: str, mark: str) -> list[str]:
     """The command for a *package* on that *version* of the official SDK, with our `Sampling`."""
     return [python_with(version), str(CLIENTS / "other_clients.py"), package, revision, ends, backend, mark]
+
+
+def agents_of(framework: str, mark: str) -> list[str]:
+    """The command for agents of a *framework* with a `ClientGroup`."""
+    return [PYTHON, str(CLIENTS / "frameworks.py"), framework, mark]
+
+
+def lent_coverage(folder: Path) -> dict[str, str]:
+    """The variables with which a Python that has no coverage is measured with ours, if this one is.
+
+    The environments have none, because that would measure each of their processes, which takes half as long again.
+    """
+    (folder / "coverage").symlink_to(Path(coverage.__file__).parent)
+    (folder / "sitecustomize.py").write_text("import coverage\ncoverage.process_startup()\n")
+    return {**os.environ, "PYTHONPATH": str(folder)}
 
 
 def tools_server(version: int, transport: str, port: int, mark: str) -> list[str]:

@@ -46,6 +46,23 @@ def test_another_client_answers_sampling_with_tools_through_our_callback(version
     assert (ended.returncode, ended.stdout) == (0, SAID + result), ended.stderr
 
 
+GROUP = """\
+greeter runs greeter__greet
+pydantic-ai: {"greeter__greet":"Hello, a!"}
+OpenAI Agents: greeter__greet
+greeter runs greeter__greet
+LangChain: Hello, Alan!
+Google ADK: greeter__greet
+"""
+
+
+def test_agents_of_other_frameworks_get_the_tools_of_a_group() -> None:
+    command = [python_with(2), str(EXAMPLES / "group_in_agents.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, ended.stdout) == (0, GROUP), ended.stderr
+
+
 # Servers that sample
 
 SERVERS = [(2, "sampling_in_official_server"), (2, "sampling_in_fastmcp_server"), (1, "sampling_in_fastmcp_server")]

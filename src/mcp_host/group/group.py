@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from mcp_host.auth import Login, OnDevice, TokenStore
     from mcp_host.config import AnswerStore, AskInput, FoundFile, Scope
     from mcp_host.elicitation import Elicitation
+    from mcp_host.frameworks.google_adk import GroupToolset as GoogleAdkToolset
+    from mcp_host.frameworks.langchain import GroupTool as LangChainTool
+    from mcp_host.frameworks.openai_agents import GroupServer as OpenAIAgentsServer
+    from mcp_host.frameworks.pydantic_ai import GroupToolset as PydanticAIToolset
     from mcp_host.group.consents import ApproveServer, ServerConsents
     from mcp_host.group.file_server import FileServer
     from mcp_host.limits import Limits
@@ -604,6 +608,58 @@ class ClientGroup:
         if (member := self._prefixes.get(name.partition(SEPARATOR)[0])) is None or SEPARATOR not in name:
             raise CallerError(f"{quoted(name)} is of none of the servers {_list(self._members)}")
         return member
+
+    # In other frameworks
+
+    def for_pydantic_ai(self, *, caller: object = None) -> PydanticAIToolset:
+        """The tools for agents of pydantic-ai: ``Agent(model, toolsets=[group.for_pydantic_ai()])``.
+
+        *caller* is passed to `call_tool`.
+
+        Raises:
+            ImportError: pydantic-ai is not installed.
+        """
+        from mcp_host.frameworks.pydantic_ai import GroupToolset
+
+        return GroupToolset(self, caller=caller)
+
+    def for_openai_agents(self, *, require_approval: Any = None, caller: object = None) -> OpenAIAgentsServer:
+        """The tools for agents of the OpenAI Agents SDK: ``Agent(..., mcp_servers=[group.for_openai_agents()])``.
+
+        *require_approval* is the SDK's own, such as "always": the run is interrupted before the group's *approve* is asked.
+        *caller* is passed to `call_tool`.
+
+        Raises:
+            ImportError: openai-agents is not installed.
+        """
+        from mcp_host.frameworks.openai_agents import GroupServer
+
+        return GroupServer(self, require_approval=require_approval, caller=caller)
+
+    async def for_langchain(self, *, caller: object = None) -> list[LangChainTool]:
+        """The tools for agents of LangChain: ``create_agent(model, tools=await group.for_langchain())``.
+
+        These are the tools of the servers that are ready now: ask again to see changes. *caller* is passed to `call_tool`.
+
+        Raises:
+            ImportError: langchain-core is not installed.
+            NotConnected: The group is not open.
+        """
+        from mcp_host.frameworks.langchain import group_tools
+
+        return await group_tools(self, caller=caller)
+
+    def for_google_adk(self, *, caller: object = None) -> GoogleAdkToolset:
+        """The tools for agents of Google's Agent Development Kit: ``Agent(..., tools=[group.for_google_adk()])``.
+
+        *caller* is passed to `call_tool`.
+
+        Raises:
+            ImportError: google-adk is not installed.
+        """
+        from mcp_host.frameworks.google_adk import GroupToolset
+
+        return GroupToolset(self, caller=caller)
 
     # Prompts and completion
 

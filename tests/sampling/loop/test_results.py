@@ -154,7 +154,7 @@ def test_the_text_of_each_block_is_written_once(monkeypatch: pytest.MonkeyPatch)
         written.append(block)
         return as_text(block)
 
-    monkeypatch.setattr(results, "_text", text_of)
+    monkeypatch.setattr(results, "block_text", text_of)
     long = result("a" * 1000, "b" * 1000, structured_content={"c": "d"})
 
     head_and_tail(long, 300)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from mcp_host.errors import ProtocolError, SamplingError
-from mcp_host.functions import text_result
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol import conversation
-from mcp_host.protocol.jsonrpc import snapshot
-from mcp_host.sampling.approval import Deny
 from mcp_host.sampling.arguments import ArgumentChecker
-from mcp_host.sampling.loop.approvals import Approvals, ApproveProposal, ProposedCall, as_approvals
+from mcp_host.sampling.loop.approvals import Approvals, ApproveProposal, as_approvals
 from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
+from mcp_host.sampling.loop.refusals import refusal
 from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, head_and_tail
-from mcp_host.sampling.loop.tools import MAX_TOOLS, LoopTool, OfferedTool, read_tools
+from mcp_host.sampling.loop.tools import MAX_TOOLS, LoopTool, read_tools
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
 from mcp_host.sampling.structured.prompts import Choice, Message, read_conversation
 from mcp_host.server_names import THIS_PROGRAM
@@ -118,6 +115,10 @@ async def run_tool_loop(
         conversation.check_tools(definitions, choice)
     except ProtocolError as exc:
         raise ValueError(str(exc)) from None
+
+    async def permit(use: ToolUseContent) -> CallToolResult | None:
+        return await refusal(offered[use.name], use.input, caller=caller, checker=checker, approvals=approvals)
+
     optional = given(
         tools=definitions or None,
         tool_choice=choice,
@@ -130,7 +131,7 @@ async def run_tool_loop(
         partial(_ask, ask),
         CreateMessageRequestParams(messages=[*map(readable_model, wanted)], max_tokens=max_tokens, **optional),
         tools={name: tool.run for name, tool in offered.items()},
-        permit=_Permit(offered, caller, checker, approvals),
+        permit=permit,
         write_result=partial(for_model, max_bytes=max_result_bytes, cut=cut),
         max_turns=max_turns,
         timeout=timeout,
@@ -148,36 +149,6 @@ async def _ask(model: AsyncHandler, params: CreateMessageRequestParams) -> Creat
             f"the type of the model's answer is {type(answer).__name__}, not CreateMessageResult or str"
         )
     return answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Permit:
-    """Checks the arguments of a call, and asks whether it may be made."""
-
-    tools: Mapping[str, OfferedTool]
-    caller: object
-    checker: ArgumentChecker | None
-    approvals: Approvals | None
-
-    async def __call__(self, use: ToolUseContent) -> CallToolResult | None:
-        tool = self.tools[use.name]
-        if self.checker is not None:
-            problem = await self.checker.problem(tool.definition, use.input)
-            if problem is not None:
-                return text_result(f"The arguments do not match the tool's inputSchema: {problem}", is_error=True)
-        if (approvals := self.approvals or tool.approvals) is not None:
-            call = ProposedCall(
-                server=tool.server,
-                tool=tool.definition,
-                arguments=snapshot(use.input),
-                caller=self.caller,
-                server_info=tool.server_info,
-                server_key=tool.server_key,
-            )
-            decision = await approvals.decide(call)
-            if isinstance(decision, Deny):
-                return text_result(f"This call was denied: {decision.reason}", is_error=True)
-        return None
 
 
 def _choice(choice: Choice | None) -> ToolChoice | None:

@@ -62,7 +62,7 @@ def _paid_once(result: CallToolResult) -> CallToolResult:
     if structured is None:
         return result
     if not result.content:
-        return _replaced(result, [TextContent(text=_json(structured))])
+        return _replaced(result, [TextContent(text=json_text(structured))])
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     return _replaced(result, result.content) if texts_repeat(texts, structured) else result
 
@@ -96,7 +96,7 @@ def _read(text: str) -> object:
 
 def _is_written_as(text: str, value: object) -> bool:
     """Whether *text* is *value*, or the JSON of it as this package writes it, but for white space."""
-    return text == value or _without_spaces(text) == _without_spaces(_json(value))
+    return text == value or _without_spaces(text) == _without_spaces(json_text(value))
 
 
 def _without_spaces(text: str) -> bytes:
@@ -111,7 +111,7 @@ def head_and_tail(result: CallToolResult, max_bytes: int) -> CallToolResult:
     """
     structured = result.structured_content
     content = list(_without_large_files(result.content))
-    whole = content if structured is None else [*content, TextContent(text=_json(structured))]
+    whole = content if structured is None else [*content, TextContent(text=json_text(structured))]
     measured = list(map(_measured, whole))
     if sum([size for _, _, size in measured]) > max_bytes:
         return _replaced(result, list(_ends(measured, max_bytes)))
@@ -172,16 +172,16 @@ def _whole_characters(content: Sequence[_Measured], position: int, *, step: int)
     return position
 
 
-def _text(block: ReceivedContent) -> str:
+def block_text(block: ReceivedContent) -> str:
     """What the model reads of a block that is no file."""
-    return _json(link_fields(block)) if isinstance(block, ResourceLink) else as_text(block)
+    return json_text(link_fields(block)) if isinstance(block, ResourceLink) else as_text(block)
 
 
 def _measured(block: ReceivedContent) -> _Measured:
     match block:
         case ImageContent() | AudioContent() | EmbeddedResource(resource=BlobResourceContents()):
             return block, b"", 0
-    data = _text(block).encode("utf-8", "surrogatepass")
+    data = block_text(block).encode("utf-8", "surrogatepass")
     return block, data, max(len(data), SMALLEST_TEXT)
 
 
@@ -197,7 +197,7 @@ def _replaced(result: CallToolResult, content: Sequence[ReceivedContent], struct
     return CallToolResult(content=list(content), **kept)
 
 
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
     try:
         return to_json(value).decode()
     except ValueError:  # half of a surrogate pair

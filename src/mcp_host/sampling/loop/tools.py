@@ -163,12 +163,7 @@ async def _read_all(tools: Sequence[LoopTool], *, timeout: float, caller: object
 
 async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -> list[OfferedTool]:
     if isinstance(tool, ToolClient) and not isinstance(tool, type):
-        call = partial(_call, tool, timeout, caller)
-        listed = await _list(tool, place, timeout)
-        if not isinstance(tool, ToolGroup):
-            return [_offered(each, tool, call) for each in listed]
-        clients, approvals = tool.clients, tool.approvals
-        return [_offered(each, clients[tool.server_of(each.name)], call, approvals) for each in listed]
+        return offered_by(tool, await _list(tool, place, timeout), partial(_call, tool, timeout, caller))
     if not isinstance(tool, FunctionTool):
         if not callable(tool):
             raise TypeError(
@@ -179,6 +174,14 @@ async def _read(tool: LoopTool, place: int, *, timeout: float, caller: object) -
         tool = FunctionTool(tool)
     run = function_runner(tool, timeout=timeout)
     return [OfferedTool(tool.definition, THIS_PROGRAM, run)]
+
+
+def offered_by(client: ToolClient, tools: Sequence[Tool], run: RunTool) -> list[OfferedTool]:
+    """The *tools* that a client, or a group, has listed. *run* calls them."""
+    if not isinstance(client, ToolGroup):
+        return [_offered(tool, client, run) for tool in tools]
+    clients, approvals = client.clients, client.approvals
+    return [_offered(tool, clients[client.server_of(tool.name)], run, approvals) for tool in tools]
 
 
 def _offered(tool: Tool, client: ToolClient, run: RunTool, approvals: Approvals | None = None) -> OfferedTool:
