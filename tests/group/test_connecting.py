@@ -6,6 +6,7 @@ import gc
 import math
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -33,21 +34,22 @@ pytestmark = on_both
 in_no_time = pytest.mark.fake_clock
 
 
-async def test_all_servers_connect_before_any_has_answered() -> None:
-    nodes = {name: Node("x") for name in "abc"}
-    waiting = anyio.Event()
-
-    async def discover_last(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
-        if request.method == "server/discover":
-            begun.append(request.method)
-            if len(begun) == 3:
-                waiting.set()
-            await waiting.wait()
+@in_no_time
+async def test_ten_servers_that_take_a_second_to_answer_and_one_to_list_are_waited_for_at_once() -> None:
+    async def take_a_second(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        waiting[request.method] += 1
+        most[request.method] = max(most[request.method], waiting[request.method])
+        await anyio.sleep(1)
+        waiting[request.method] -= 1
         return await call_next(request)
 
-    begun = list[str]()
-    async with opened(nodes, middleware=[discover_last]) as group:
-        assert await names(group) == ["a__x", "b__x", "c__x"]
+    waiting, most = Counter[str](), Counter[str]()
+    began = anyio.current_time()
+    async with opened({name: Node("x") for name in "abcdefghij"}, middleware=[take_a_second]) as group:
+        assert anyio.current_time() - began == pytest.approx(2)
+        assert await names(group) == [f"{name}__x" for name in "abcdefghij"]
+
+    assert (most["server/discover"], most["tools/list"]) == (10, 10)
 
 
 @in_no_time
