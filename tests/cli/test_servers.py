@@ -130,6 +130,55 @@ def test_servers_are_added_and_removed(run: Run, own: Path) -> None:
     assert list(json.loads(own.read_text())["mcpServers"]) == ["files"]
 
 
+def test_servers_are_switched_off_and_on(run: Run, own: Path) -> None:
+    written(own.parent, own.name, '{"mcpServers": {"a": {"url": "x"} /* why */}}')
+
+    done = [run("servers", "disable", "a"), run("servers", "enable", "a", "--json")]
+
+    assert done == [(0, f"Disabled: a ({own})\n", ""), (0, f'{{\n  "enabled": "a",\n  "file": "{own}"\n}}\n', "")]
+    assert own.read_text() == '{"mcpServers": {"a": {"url": "x", "disabled": false} /* why */}}'
+
+
+def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, home: Path, own: Path) -> None:
+    cursor = {"a": {"command": "a", "env": {"T": "${env:T}"}, "trust": True}, "b": {"url": "b"}, "c": {"url": "c"}}
+    theirs = written(home, ".cursor/mcp.json", json.dumps({"mcpServers": cursor}))
+    gemini = {"a": {"command": "a", "env": {"T": "$T"}}, "d": {"tcp": "d"}, "b": {"url": "b"}}
+    other = written(home, ".gemini/settings.json", json.dumps({"mcpServers": gemini}))
+    broken = written(home, ".lmstudio/mcp.json", "{")
+    written(own.parent, own.name, '{"mcpServers": {"c": {"url": "mine"}}}')
+
+    every = run("servers", "import", "--all")
+    named = run("servers", "import", "c", "--from", "cursor", "--replace", "--json")
+    one = run("servers", "import", "a", "--from", str(other))
+
+    trust = "trust: no approval is taken from a file: your own approver decides"
+    assert every.code == 2
+    assert every.out == f"Imported: b from {theirs}\n"
+    assert every.err.splitlines() == [
+        f"mcp-host: {broken}, line 1, column 2: Expecting property name enclosed in double quotes",
+        f"mcp-host: a of {theirs} and {other} is not imported: they differ: choose one by --from",
+        f"mcp-host: c of {theirs} is not imported: there is one already: to replace it, pass --replace",
+        f"mcp-host: d of {other} is not imported: there is no transport for WebSockets",
+    ]
+    assert json.loads(named.out) == {
+        "imported": [{"name": "c", "from": [str(theirs)], "notes": []}],
+        "notImported": [],
+        "file": str(own),
+    }
+    assert one == (0, f"Imported: a from {other}\n", "")
+    assert json.loads(own.read_text()) == {
+        "mcpServers": {
+            "c": {"type": "http", "url": "c"},
+            "b": {"type": "http", "url": "b"},
+            "a": {"command": "a", "env": {"T": "${T}"}},
+        }
+    }
+    assert (
+        run("servers", "import", "a", "--from", "cursor", "--replace").out
+        == f"Imported: a from {theirs}\n    {trust}\n"
+    )
+
+
 ERRORS: list[tuple[list[str], str]] = [
     ([], "the following arguments are required: COMMAND (see mcp-host servers --help)"),
     (["frob"], "argument COMMAND: invalid choice: 'frob'"),
@@ -144,6 +193,10 @@ ERRORS: list[tuple[list[str], str]] = [
     (["add", "a", "-e", "sk-12345678"], "argument -e/--env: not of the form NAME or NAME=VALUE"),
     (["add", "a", "-e", "A", "--config", "claude_desktop_config.json", "--", "npx"], "claude_desktop_config.json: server 'a': env.A: Claude Desktop does not read variables of the environment here"),
     (["add", "a\udc80", "https://x"], "'a\\udc80' is not UTF-8"),
+    (["import"], "import which? Name servers, or pass --from FILE-OR-HOST, or --all"),
+    (["import", "a"], "no other file has a server 'a'"),
+    (["import", "--from", "none.json"], "none.json: there is no such file"),
+    (["disable", "a"], "{own}: server 'a': there is no such server"),
     (["remove", "a"], "{own}: server 'a': there is no such server"),
 ]  # fmt: skip
 

@@ -84,10 +84,10 @@ def expanded(entry: ServerEntry) -> Server:
 
 def comparable(file: File) -> object:
     """The same, with transports that can be compared: two of HTTP are never equal, since each may have a login."""
-    return [*file[2:3], *file[4:], *([_parts(server.transport), *server[2:]] for server in file.servers)]
+    return [*file[2:3], *file[4:], *([parts_of(server.transport), *server[2:]] for server in file.servers)]
 
 
-def _parts(transport: Transport | None) -> object:
+def parts_of(transport: Transport | None) -> object:
     match transport:
         case StreamableHttp():
             return (transport.url, dict(transport.headers or {}), transport.uds)

@@ -71,6 +71,23 @@ def test_a_member_goes_with_its_comma_and_its_line_and_comments_beside_it_stay(s
             assert remove_member(before, AT) == after
 
 
+LISTS = [
+    ("{}", '{\n  "l": [3]\n}', '{\n  "l": []\n}'),
+    ('{"l": null}', '{"l": [3]}', '{"l": []}'),
+    ('{"l": []}', '{"l": [\n  3\n]}', '{"l": []}'),
+    ('{"l": [1, 2 /* 2 */]}', '{"l": [1, 2, /* 2 */ 3]}', '{"l": [2 /* 2 */]}'),
+    ('{"l": [\n  1, // 1\n  2, // 2\n]}', '{"l": [\n  1, // 1\n  2, // 2\n  3,\n]}', '{"l": [\n  // 1\n  2, // 2\n]}'),
+]
+
+
+def test_items_of_lists_are_added_and_removed_in_the_same_way(subtests: pytest.Subtests) -> None:
+    for before, added, removed in LISTS:
+        with subtests.test(before):
+            length = before.count("1") and 2
+            assert set_member(before, ("l", length), 3) == added
+            assert remove_member(added if not length else before, ("l", 0)) == removed
+
+
 def data_of(text: str) -> object:
     return json.loads(without_trailing_commas(without_comments(text)))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +15,25 @@ import pytest
 from mcp_host.config import (
     DIALECTS,
     EnvironmentVariable,
+    FoundFile,
     HttpServer,
+    ServerEntry,
     StdioServer,
     add_server,
     read_servers,
     remove_server,
+    set_enabled,
     user_file,
 )
+from mcp_host.config.fields import NO_APPROVAL
 from mcp_host.config.reader import ServersFile
 from mcp_host.config.spelling import SPELLINGS, CannotWrite
 from mcp_host.config.spelling import written as written_as
 from mcp_host.config.writer import OTHERWISE, Edit, change_file
 from mcp_host.errors import ConfigError
 from mcp_host.transports._http.secret import Secret, SecretValues
-from tests.config.described import written
+from tests.config import files
+from tests.config.described import ANSWERS, ENVIRONMENT, HOME, parts_of, written
 
 AT = "https://example.com/mcp"
 STDIO = StdioServer("npx", (Secret("-y"), Secret("x")), SecretValues({"T": EnvironmentVariable("TOKEN")}))
@@ -129,10 +136,13 @@ CONVERTED = [
     ("mcp-host", "windsurf", "a ${TOKEN} b$c", "a ${env:TOKEN} b$c"),
     ("windsurf", "claude-code", "${env:TOKEN}${env:B}", "${TOKEN}${B}"),
     ("gemini-cli", "mcp-host", "$TOKEN %TOKEN% ${TOKEN}", "${TOKEN} ${TOKEN} ${TOKEN}"),
-    ("vscode", "mcp-host", "${input:key} ${workspaceFolder}/${HOME}", "args[0]: mcp-host would expand ${HOME}, which is to stay as it is"),
+    ("vscode", "mcp-host", "${input:key} ${workspaceFolder}/${HOME}", "args[0]: mcp-host would expand what is to stay as it is"),
     ("claude-desktop", "zed", "${HOME}", "${HOME}"),
-    ("claude-desktop", "claude-code", "${HOME:-secret}", "args[0]: Claude Code would expand ${HOME:-...}, which is to stay as it is"),
+    ("claude-desktop", "claude-code", "${HOME:-secret}", "args[0]: Claude Code would expand what is to stay as it is"),
     ("vscode", "cursor", "${input:key}", "args[0]: Cursor has no variable for ${input:key}"),
+    ("mcp-host", "opencode", "${A}", "{env:A}"),
+    ("mcp-host", "opencode", "$${A}", "command[1]: OpenCode would expand what is to stay as it is"),
+    ("mcp-host", "claude-code", "${env:A-B}", "args[0]: Claude Code would expand what is to stay as it is"),
     ("mcp-host", "cursor", "${env:A | value:secret}", "args[0]: Cursor has no variable for something like ${a:b | c:d}"),
 ]  # fmt: skip
 
@@ -142,11 +152,220 @@ def test_variables_are_written_as_the_other_host_has_them_or_not_at_all(subtests
         with subtests.test(text, dialect=dialect):
             result: object = None
             try:
-                result = written_as(StdioServer("a", (Secret(text),)), dialect, source=source)["args"]
+                entry = written_as(StdioServer("a", (Secret(text),)), dialect, source=source).entry
+                result = entry.get("args", entry["command"])
             except CannotWrite as exc:
                 result = [str(exc)]
 
-            assert result == [expected]
+            assert result in ([expected], ["a", expected])
+
+
+EXPANDED = "mcp-host would expand what is to stay as it is"
+
+
+def server_of(entry: ServerEntry) -> object:
+    """What an entry says: two of different files are comparable."""
+    answers = {each: ANSWERS[each.id] for each in entry.inputs if each.id in ANSWERS}
+    try:
+        result = entry.expand(ENVIRONMENT, answers=answers, home=HOME)
+    except ConfigError as exc:
+        whole: object = "input" if "input" in exc.reason else exc.reason  # the own file has any
+    else:
+        whole = parts_of(result.transport), result.oauth
+    return whole, entry.enabled, entry.timeout, entry.connect_timeout, entry.tools, entry.title, entry.description
+
+
+def test_all_that_the_files_of_users_say_of_a_server_is_written_into_the_own_file(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    """It is read there as it was in its own host, or it is said what cannot be written."""
+    for number, file in enumerate(files.FILES):
+        path = written(tmp_path / str(number), file.name, file.text)
+        for entry in read_servers(path, dialect=file.given).servers:
+            with subtests.test(f"{number} {file.name}: {entry.name}"):
+                own = FoundFile(tmp_path / f"{number}.json", "mcp-host", "user")
+                why = None
+                try:
+                    add_server(own, entry.name, entry, replace=True)
+                except ConfigError as exc:
+                    why = exc.reason
+
+                if why is None:
+                    copy = {each.name: each for each in read_servers(own).servers}[entry.name]
+                    assert server_of(copy) == server_of(entry)
+                else:
+                    assert why == entry.problem or why.endswith(EXPANDED)
+
+
+WHOLE = {
+    "url": AT,
+    "title": "T",
+    "description": "D",
+    "tool_timeout_sec": 1.5,
+    "startup_timeout_sec": 2,
+    "includeTools": ["b", "a"],
+    "oauth": {"clientId": "me", "scopes": ["a", "b"]},
+    "trust": True,
+}
+CARRIED: list[tuple[str, list[str], object]] = [
+    (
+        "gemini-cli",
+        [],
+        {
+            "httpUrl": AT,
+            "oauth": {"clientId": "me", "scopes": ["a", "b"]},
+            "description": "D",
+            "includeTools": ["a", "b"],
+            "timeout": 1500,
+        },
+    ),
+    ("gemini-cli", ["disabled"], "enabled: Gemini CLI has no key that switches a server off"),
+    ("cline", [], "oauth.client_id: Cline has no key for it"),
+    ("cline", ["oauth"], "allow: Cline has no key for it"),
+    (
+        "cline",
+        ["oauth", "includeTools", "disabled"],
+        {"type": "streamableHttp", "url": AT, "timeout": 1.5, "disabled": True},
+    ),
+    (
+        "claude-code",
+        ["includeTools"],
+        {"type": "http", "url": AT, "oauth": {"clientId": "me", "scopes": "a b"}, "timeout": 1500},
+    ),
+    ("cursor", ["includeTools"], {"url": AT, "auth": {"CLIENT_ID": "me", "scopes": ["a", "b"]}}),
+]  # fmt: skip
+
+
+def test_what_an_entry_says_besides_is_carried_over_or_said_to_be_left_out(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    """The keys in the second column are left out of the entry, but "disabled" is added."""
+    for dialect, changed, expected in CARRIED:
+        with subtests.test(dialect, changed=changed):
+            raw = {key: value for key, value in WHOLE.items() if key not in changed} | {
+                "disabled": "disabled" in changed
+            }
+            text = json.dumps({"mcpServers": {"a": raw}})
+            [server] = read_servers(written(tmp_path, "mcp.json", text), dialect="mcp-host").servers
+            result: object = None
+            notes: Sequence[str] = ()
+            try:
+                result, _, notes = astuple(written_as(server, dialect))
+            except CannotWrite as exc:
+                result = str(exc)
+
+            assert result == expected
+            if isinstance(expected, dict):
+                left_out = {"title": "T", "description": "D", "timeout": 1.5, "connect_timeout": 2}.keys() - expected
+                title = DIALECTS[dialect].title
+                assert set(notes) == {
+                    f"trust: {NO_APPROVAL}",
+                    *[f"{part}: it is left out: {title} has no key for it" for part in left_out],
+                }
+
+
+def test_the_inputs_of_an_entry_are_described_in_the_file_that_it_is_written_to(tmp_path: Path) -> None:
+    key = {"type": "promptString", "id": "key", "description": "The key", "password": True}
+    region = {
+        "type": "pickString",
+        "id": "region",
+        "default": "eu",
+        "options": ["eu", {"label": "America", "value": "us"}],
+    }
+    servers = {"a": {"url": AT, "headers": {"K": "${input:key}", "R": "${input:region}"}}}
+    theirs = written(tmp_path, ".vscode/mcp.json", json.dumps({"inputs": [key, region], "servers": servers}))
+    [entry] = read_servers(theirs).servers
+    path = written(tmp_path, "own.json", '{"mcpServers": {}}')
+
+    add_server(path, "a", entry)
+    add_server(path, "b", entry)
+
+    region |= {"description": "region", "options": ["eu", "us"]}
+    assert json.loads(path.read_text())["inputs"] == [key, region]
+    assert [each.options for each in read_servers(path).servers[1].inputs] == [(), ("eu", "us")]
+    path.write_text(text := '{"mcpServers": {}, "inputs": [0, {"id": "key", "type": "promptString"}]}')
+    with pytest.raises(ConfigError) as caught:
+        add_server(path, "a", entry)
+    assert str(caught.value) == f"{path}: server 'a': the file has another input 'key': change the id of one of them"
+    assert path.read_text() == text
+
+
+def test_what_is_of_the_folder_of_a_project_is_still_that_in_another_file(tmp_path: Path) -> None:
+    raw = {
+        "command": "${workspaceFolder}/run",
+        "args": ["${workspaceFolderBasename}", "${userHome}"],
+        "envFile": ".env",
+        "cwd": "sub",
+    }
+    servers = {"a": raw, "b": {"command": "b", "envFile": "${userHome}/.env"}}
+    path = written(tmp_path, "shop/.cursor/mcp.json", json.dumps({"mcpServers": servers}))
+    own = FoundFile(tmp_path / "own.json", "mcp-host", "user")
+    for entry in read_servers(path).servers:
+        add_server(own, entry.name, entry)
+
+    shop = str(tmp_path / "shop")
+    assert json.loads(own.path.read_text())["mcpServers"] == {
+        "a": {
+            "command": f"{shop}/run",
+            "args": ["shop", "${userHome}"],
+            "envFile": f"{shop}/.env",
+            "cwd": f"{shop}/sub",
+        },
+        "b": {"command": "b", "envFile": "${userHome}/.env", "cwd": shop},
+    }
+
+
+SWITCHES: list[tuple[str, str, str, str]] = [
+    ("mcp-host", '{"a": {"url": "x"}}', '{"a": {"url": "x", "disabled": true}}', '{"a": {"url": "x", "disabled": false}}'),
+    ("zed", '{"a": {"url": "x"}}', '{"a": {"url": "x", "enabled": false}}', '{"a": {"url": "x", "enabled": true}}'),
+    (
+        "mcp-host",
+        '{"a": {"enabled": true, "disabled": true, "url": "x"}}',
+        '{"a": {"enabled": false, "disabled": true, "url": "x"}}',
+        '{"a": {"enabled": true, "disabled": false, "url": "x"}}',
+    ),
+    ("cursor", '{"a": {"url": "x"}}', "Cursor has no switch for a server in its file: remove it, or switch it off there", ""),
+    ("mcp-host", '{"b": {"url": "x"}}', "there is no such server", "there is no such server"),
+    ("mcp-host", '{"a": 1}', "it must be an object, not a number", "it must be an object, not a number"),
+]  # fmt: skip
+
+
+def test_a_server_is_switched_off_and_on_by_the_key_that_its_host_has(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    for dialect, before, off, on in SWITCHES:
+        with subtests.test(dialect, before=before):
+            at = DIALECTS[dialect].at[0][0]
+            path = written(tmp_path, "mcp.json", f'{{"{at}": {before}}}')
+            results: list[str] = []
+            for enabled in (False, True):
+                try:
+                    set_enabled(path, "a", enabled, dialect=dialect)
+                except ConfigError as exc:
+                    results.append(exc.reason)
+                else:
+                    results.append(path.read_text().removeprefix(f'{{"{at}": ').removesuffix("}"))
+                    assert [each.enabled for each in read_servers(path, dialect=dialect).servers] == [enabled]
+
+            assert results == [off, on or before]
+
+
+def test_gemini_cli_has_lists_of_the_servers_to_use_and_not_to_use(tmp_path: Path) -> None:
+    before = (
+        '{"mcpServers": {"a": {"url": "x"}, "b": {"url": "y"}}, "mcp": {"allowed": ["b" /* b */], "excluded": ["b"]}}'
+    )
+    path = written(tmp_path, ".gemini/settings.json", before)
+
+    set_enabled(path, "a", True)
+    set_enabled(path, "b", True)
+    set_enabled(path, "a", False)
+    set_enabled(path, "a", False)
+
+    assert path.read_text() == before.replace('["b" /* b */]', '["b", /* b */ "a"]').replace('["b"]', '[\n  "a"\n]')
+    path.write_text('{"mcpServers": {"a": {"url": "x"}}}')
+    set_enabled(path, "a", False)
+    set_enabled(path, "a", True)
+    assert json.loads(path.read_text()) == {"mcpServers": {"a": {"url": "x"}}, "mcp": {"excluded": []}}
 
 
 FILES: list[tuple[str, str | bytes, str | bytes]] = [

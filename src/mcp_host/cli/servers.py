@@ -6,11 +6,11 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcp_host.cli.arguments import HEADER, NAME, SURROGATE, URL, VARIABLE, Parser, pair
-from mcp_host.cli.output import ExitCode, Printer, UsageError, print_error, print_json
+from mcp_host.cli.output import ExitCode, Printer, UsageError, near, print_error, print_json, text_of
 from mcp_host.cli.secret_words import without_secrets
 from mcp_host.config import (
     DIALECTS,
@@ -24,6 +24,7 @@ from mcp_host.config import (
     find_servers,
     read_servers,
     remove_server,
+    set_enabled,
     user_file,
 )
 from mcp_host.config.dialects import GENERIC
@@ -34,6 +35,7 @@ from mcp_host.transports._http.secret import Secret, SecretValues
 CONFIG_HELP = "the file of servers, by default {}"
 ENV_HELP = "given to the command; NAME alone writes a reference to the variable of the environment, and no value"
 HEADER_HELP = "sent to the URL; ${VARIABLE} in the value is written as a reference to the variable of the environment"
+FROM_HELP = f"a file of servers, or the files of one of {', '.join(DIALECTS)}"
 REPLACE_HELP = "take the place of a server of the same name"
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -51,6 +53,9 @@ class Options(argparse.Namespace):
     env: list[tuple[str, Value]]
     header: list[tuple[str, str]]
     replace: bool
+    enabled: bool
+    names: Sequence[str]
+    source: str | None
 
     @property
     def file(self) -> Path | FoundFile:
@@ -184,12 +189,70 @@ def _remove(options: Options, printer: Printer) -> ExitCode:
     return _done(options, printer, "removed", "Removed")
 
 
-def _done(options: Options, printer: Printer, key: str, word: str) -> ExitCode:
-    path = options.file.path if isinstance(options.file, FoundFile) else options.file
+def _switch(options: Options, printer: Printer) -> ExitCode:
+    """Switch a server on or off."""
+    set_enabled(options.file, options.name, options.enabled)
+    return _done(options, printer, *(("enabled", "Enabled") if options.enabled else ("disabled", "Disabled")))
+
+
+def _import(options: Options, printer: Printer) -> ExitCode:
+    """Copy servers from the files of other hosts. Those that cannot be copied are said, and keep no other from it."""
+    copied: list[dict[str, object]] = []
+    left: list[dict[str, object]] = []
+    for name, entries in _chosen(options).items():
+        entry = next(iter(entries.values()))
+        about: dict[str, object] = {"name": name, "from": [str(each.source.path) for each in entries.values()]}
+        paths = " and ".join(escaped(str(each.source.path)) for each in entries.values())
+        try:
+            if len(entries) > 1:
+                raise UsageError("they differ: choose one by --from")
+            notes = add_server(options.file, name, entry, replace=options.replace)
+        except (ConfigError, UsageError) as exc:
+            reason = text_of(exc).removeprefix(f"{escaped(str(_path(options)))}: server {quoted(name)}: ")
+            left.append({**about, "reason": reason})
+            print_error(f"{escaped(name)} of {paths} is not imported: {reason}")
+            continue
+        copied.append({**about, "notes": notes})
+        if not options.json:
+            printer.text("\n    ".join([f"Imported: {escaped(name)} from {paths}", *notes]))
     if options.json:
-        print_json({key: options.name, "file": str(path)})
+        print_json({"imported": copied, "notImported": left, "file": str(_path(options))})
+    return ExitCode.USAGE if left else ExitCode.OK
+
+
+def _chosen(options: Options) -> Mapping[str, Mapping[str, ServerEntry]]:
+    """The servers to import by name, where several files may have different ones: by their digests."""
+    if not (options.names or options.source or options.all):
+        raise UsageError("import which? Name servers, or pass --from FILE-OR-HOST, or --all")
+    found: dict[str, dict[str, ServerEntry]] = {}
+    for file in _read(_sources(options), skip=options.source is None):
+        for entry in file.servers:
+            found.setdefault(entry.name, {}).setdefault(entry.digest, entry)
+    for name in options.names:
+        if name not in found:
+            raise UsageError(f"no other file has a server {quoted(name)}{near(name, found)}")
+    return {name: found[name] for name in options.names or found}
+
+
+def _sources(options: Options) -> Sequence[Path | FoundFile]:
+    """Where to import from."""
+    source = options.source
+    if source is not None and source not in DIALECTS:
+        return [Path(source)]
+    found = [place for place in _everywhere() if place.path != _path(options)]
+    return [place for place in found if source in (None, place.dialect)]
+
+
+def _path(options: Options) -> Path:
+    return options.file.path if isinstance(options.file, FoundFile) else options.file
+
+
+def _done(options: Options, printer: Printer, key: str, word: str) -> ExitCode:
+    path = str(_path(options))
+    if options.json:
+        print_json({key: options.name, "file": path})
     else:
-        printer.text(f"{word}: {escaped(options.name)} ({escaped(str(path))})")
+        printer.text(f"{word}: {escaped(options.name)} ({escaped(path)})")
     return ExitCode.OK
 
 
@@ -201,7 +264,8 @@ class Command:
     about: str
     usage: str = ""
     """One on each line."""
-    takes: frozenset[str] = frozenset()
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What the run gets besides what was given."""
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -214,7 +278,14 @@ COMMANDS: Mapping[str, Command] = {
         "write a server into your file",
         "add [options] NAME URL\nadd [options] NAME -- COMMAND [ARG ...]",
     ),
+    "import": Command(
+        _import,
+        "copy servers from the files of other hosts on this machine, or from one file",
+        "import [options] NAME ...\nimport [options] --from FILE-OR-HOST\nimport [options] --all",
+    ),
     "remove": Command(_remove, "remove a server from your file", "remove [options] NAME"),
+    "enable": Command(_switch, "switch a server on", "enable [options] NAME", {"enabled": True}),
+    "disable": Command(_switch, "switch a server off", "disable [options] NAME", {"enabled": False}),
 }
 
 
@@ -235,17 +306,22 @@ def _parser() -> Parser:
             description=f"{command.about[0].upper()}{command.about[1:]}.",
             allow_abbrev=False,
         )
-        each.set_defaults(run=command.run)
+        each.set_defaults(run=command.run, **command.options)
         each.add_argument(
             "--config", type=Path, metavar="FILE", help=CONFIG_HELP.format(escaped(str(user_file().path)))
         )
         each.add_argument("--json", action="store_true", help="print one JSON document; also for an error")
-        if command.run is _list:
+        if command.run in (_list, _import):
             each.add_argument("--all", action="store_true", help="those of all hosts on this machine")
         else:
             each.add_argument("name", metavar="NAME", help=argparse.SUPPRESS)
+        if command.run in (_add, _import):
+            each.add_argument("--replace", action="store_true", help=REPLACE_HELP)
         if command.run is _add:
             _add_server_options(each)
+        if command.run is _import:
+            each.add_argument("names", nargs="*", metavar="NAME", help=argparse.SUPPRESS)
+            each.add_argument("--from", dest="source", metavar="FILE-OR-HOST", help=FROM_HELP)
     return parser
 
 
@@ -254,7 +330,6 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
     add("url", nargs="?", metavar="URL", help=argparse.SUPPRESS)
     add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME[=VALUE]", help=ENV_HELP)
     add("-H", "--header", type=_header, action="append", default=[], metavar="NAME=VALUE", help=HEADER_HELP)
-    add("--replace", action="store_true", help=REPLACE_HELP)
 
 
 def _header(text: str) -> tuple[str, str]:

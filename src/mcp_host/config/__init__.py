@@ -18,7 +18,7 @@ from mcp_host.config.values import (
     StdioServer,
     ToolFilter,
 )
-from mcp_host.config.writer import add_server, remove_server
+from mcp_host.config.writer import add_server, remove_server, set_enabled
 
 __all__ = [
     "DIALECTS",
@@ -43,5 +43,6 @@ __all__ = [
     "merge_servers",
     "read_servers",
     "remove_server",
+    "set_enabled",
     "user_file",
 ]

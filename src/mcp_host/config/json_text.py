@@ -1,4 +1,4 @@
-"""Changing one member in the text of JSON with comments: all else stays as it is, character for character."""
+"""Changing one member or item in the text of JSON with comments: all else stays as it is, character for character."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mcp_host.config.documents import line_comments, without_comments, without_trailing_commas
 
+Path: TypeAlias = Sequence[str | int]
+"""Names of members and indexes of items, from the top of the text."""
+
 INDENT = "  "  # where the text has no lines with an indent
 
+_ENDS = {"{": "}", "[": "]"}
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BLANKS = re.compile(r"[ \t]*")
@@ -19,7 +24,10 @@ _INDENTED = re.compile(r"^([ \t]+)[^ \t\r\n]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """Where a member is: its name starts at *start*, its value at *value*. *comma* is that after it, also a trailing one."""
+    """Where a member is: its name starts at *start*, its value at *value*. *comma* is that after it, also a trailing one.
+
+    The name of an item of a list is its index, which is not written.
+    """
 
     start: int
     value: int
@@ -27,17 +35,17 @@ class _Member:
     comma: int | None
 
 
-def set_member(text: str, path: Sequence[str], value: object) -> str:
+def set_member(text: str, path: Path, value: object) -> str:
     """*text* with *value* at *path*, in the place of what is there. Objects on the way are made if they are missing.
 
-    *text* is valid, and no name on the way is there more than once. Comments within a value that is replaced are lost.
+    The next index of a list adds an item. *text* is valid, and no name on the way is there more than once. Comments within a value that is replaced are lost.
     """
     whole = _Text(text)
     start = whole.after_space(0)
     if start == len(text):
         return f"{text}{_rendered(_nested(path, value), '', INDENT, whole.newline)}{whole.newline}"
     for depth, name in enumerate(path):
-        if whole.plain[start] != "{":
+        if whole.plain[start] not in _ENDS:
             end = _DECODER.raw_decode(whole.plain, start)[1]
             return text[:start] + whole.lines(_nested(path[depth:], value), start) + text[end:]
         members, close = whole.members(start)
@@ -47,7 +55,7 @@ def set_member(text: str, path: Sequence[str], value: object) -> str:
     return text[:start] + whole.lines(value, start) + text[members[name].end :]
 
 
-def remove_member(text: str, path: Sequence[str]) -> str:
+def remove_member(text: str, path: Path) -> str:
     """*text* without the member at *path*, which is there. Comments before and after it stay."""
     whole = _Text(text)
     start = whole.after_space(0)
@@ -56,23 +64,27 @@ def remove_member(text: str, path: Sequence[str]) -> str:
     return whole.removed(start, path[-1])
 
 
-def _nested(path: Sequence[str], value: object) -> object:
+def _nested(path: Path, value: object) -> object:
     for name in reversed(path):
-        value = {name: value}
+        value = {name: value} if isinstance(name, str) else [value]
     return value
 
 
 def _rendered(value: object, indent: str, unit: str, newline: str) -> str:
     """*value* with each member of an object on a line of its own."""
     if not isinstance(value, Mapping) or not value:
-        return json.dumps(value, ensure_ascii=False)
+        return _dumped(value)
     inner = indent + unit
     members = [f"{inner}{_named(name, _rendered(each, inner, unit, newline))}" for name, each in value.items()]
     return f"{{{newline}{f',{newline}'.join(members)}{newline}{indent}}}"
 
 
-def _named(name: str, value: str) -> str:
-    return f"{json.dumps(name, ensure_ascii=False)}: {value}"
+def _named(name: str | int, value: str) -> str:
+    return value if isinstance(name, int) else f"{_dumped(name)}: {value}"
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 class _Text:
@@ -89,26 +101,29 @@ class _Text:
     def after_space(self, at: int) -> int:
         return _end(_SPACE, self.plain, at)
 
-    def members(self, start: int) -> tuple[dict[str, _Member], int]:
-        """The members of the object at *start*, and where its closing brace is."""
-        members: dict[str, _Member] = {}
-        at = self.after_space(start + 1)
-        while self.plain[at] != "}":
-            name, end = _DECODER.raw_decode(self.plain, at)
-            value = self.after_space(self.after_space(end) + 1)
+    def members(self, start: int) -> tuple[dict[str | int, _Member], int]:
+        """The members of the object or list at *start*, and where its closing brace or bracket is."""
+        members: dict[str | int, _Member] = {}
+        close = _ENDS[self.plain[start]]
+        at = value = self.after_space(start + 1)
+        while self.plain[at] != close:
+            name: str | int = len(members)
+            if close == "}":
+                name, end = _DECODER.raw_decode(self.plain, at)
+                value = self.after_space(self.after_space(end) + 1)
             end = _DECODER.raw_decode(self.plain, value)[1]
             after = _end(_SPACE, self.without_comments, end)
             comma = after if self.without_comments[after] == "," else None
             members[name] = _Member(at, value, end, comma)
-            at = self.after_space(end if comma is None else comma + 1)
+            at = value = self.after_space(end if comma is None else comma + 1)
         return members, at
 
     def lines(self, value: object, at: int) -> str:
         """*value*, as it is written at a place: over several lines if it begins on one with an indent, or on the first."""
         return _rendered(value, self._indent(at), self.unit, self.newline)
 
-    def inserted(self, start: int, members: Sequence[_Member], close: int, name: str, value: object) -> str:
-        """The text with a further member, the last one, in the object from *start* to *close*."""
+    def inserted(self, start: int, members: Sequence[_Member], close: int, name: str | int, value: object) -> str:
+        """The text with a further member, the last one, in the object or list from *start* to *close*."""
         text = self.text
         last = members[-1] if members else None
         tail = len(text[:close].rstrip())  # after the last member, its comma and the comments after it
@@ -116,7 +131,7 @@ class _Text:
         is_blank = last is None and not text[start + 1 : close].strip()
         if "\n" not in around and not is_blank:
             space = " " if last is not None or tail > start + 1 else ""
-            new = space + _named(name, json.dumps(value, ensure_ascii=False))
+            new = space + _named(name, _dumped(value))
         else:
             outer = self._indent(start)
             indent = outer + self.unit if last is None or not self._is_first(last.start) else self._indent(last.start)
@@ -127,8 +142,8 @@ class _Text:
             return f"{text[: last.end]},{text[last.end : tail]}{new}{text[tail:]}"
         return f"{text[:tail]}{new}{',' if last else ''}{text[tail:]}"
 
-    def removed(self, start: int, name: str) -> str:
-        """The text without the member *name* of the object at *start*."""
+    def removed(self, start: int, name: str | int) -> str:
+        """The text without the member *name* of the object or list at *start*."""
         members, close = self.members(start)
         names = list(members)
         index = names.index(name)
@@ -156,7 +171,7 @@ class _Text:
         if kept:
             return member.start, end, kept
         # A comment up to the end of its line must keep that.
-        is_free = line_ends or (text[after] == "}" and not self._is_in_line_comment(before))
+        is_free = line_ends or (text[after] in "}]" and not self._is_in_line_comment(before))
         if is_last and is_free:
             return before, end, ""
         if line_ends and self._is_first(member.start):

@@ -2,62 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from mcp_host.config.dialects import DIALECTS, GENERIC
-from mcp_host.config.values import EnvironmentVariable, HttpServer, StdioServer
+from mcp_host.config.entry import ServerEntry
+from mcp_host.config.fields import Notes
+from mcp_host.config.values import EnvironmentVariable, HttpServer, Input, OAuthSettings, StdioServer, Value
 from mcp_host.config.variables import Form, Variable, own, parse
-from mcp_host.transports._http.secret import Secret
+from mcp_host.transports._http.secret import Secret, SecretValues
 
-NOTHING: Mapping[str, str] = {}
+Server = StdioServer | HttpServer
+
 STDIO = {"command": "command", "args": "args", "env": "env"}
 HTTP = {"url": "url", "headers": "headers"}
 IN_FOLDER = {"cwd": "cwd"}
 WITH_ENV_FILE = {"env_file": "envFile"}
+DESCRIBED = {"description": "description"}
+FILTERS = {"allow": "includeTools", "exclude": "excludeTools"}
+LOGIN = {
+    "enabled": "enabled",
+    "client_id": "clientId",
+    "client_secret": "clientSecret",
+    "scopes": "scopes",
+    "redirect_uri": "redirectUri",
+    "authorization_url": "authorizationUrl",
+    "token_url": "tokenUrl",
+}
+TIMEOUT_IN_MILLISECONDS = {"timeout": ("timeout", 1000)}
+SHOWN = frozenset({"title", "description", "timeout", "connect_timeout"})
+"""The parts without which an entry is still the same server. It is written without them, with a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
-    """The keys that a host reads. A part of a server that has none cannot be written.
+    """The keys that a host reads, by the part of the entry. A part that has none cannot be written.
 
-    *stdio* and *http* say what kind of server it is. *environment* is how a value refers to a variable of the environment.
-    *off* is the key, and its value, that switches a server off.
+    *stdio* and *http* say what kind of server it is. *times* have how many of their units are a second. *oauth* is the key of
+    the login, with its own keys. *environment* is how a value refers to a variable of the environment. *off* is the key,
+    and its value, that switches a server off.
     """
 
     keys: Mapping[str, str] = field(default_factory=lambda: {**STDIO, **HTTP})
     stdio: Mapping[str, str] = field(default_factory=dict)
     http: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    oauth: tuple[str, Mapping[str, str]] = ("", {})
     environment: Form | None = None
     off: tuple[str, bool] | None = None
     one_list: bool = False
     """Whether the command and its arguments are one list."""
+    scopes_in_one: bool = False
+    """Whether the scopes of the login are one text."""
+    inputs: bool = False
+    """Whether the file describes inputs."""
 
 
 SPELLINGS: Mapping[str, Spelling] = {
     "claude-desktop": Spelling(keys=STDIO),
-    "claude-code": Spelling(stdio={"type": "stdio"}, http={"type": "http"}, environment="${V}"),
+    "claude-code": Spelling(
+        stdio={"type": "stdio"},
+        http={"type": "http"},
+        times=TIMEOUT_IN_MILLISECONDS,
+        oauth=(
+            "oauth",
+            {
+                "client_id": "clientId",
+                "callback_port": "callbackPort",
+                "metadata_url": "authServerMetadataUrl",
+                "scopes": "scopes",
+            },
+        ),
+        environment="${V}",
+        scopes_in_one=True,
+    ),
     "vscode": Spelling(
         keys={**STDIO, **WITH_ENV_FILE, **HTTP},
         stdio={"type": "stdio"},
         http={"type": "http"},
+        oauth=("oauth", {"client_id": "clientId"}),
+        environment="${env:V}",
+        inputs=True,
+    ),
+    "cursor": Spelling(
+        keys={**STDIO, **WITH_ENV_FILE, **HTTP},
+        oauth=("auth", {"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"}),
         environment="${env:V}",
     ),
-    "cursor": Spelling(keys={**STDIO, **WITH_ENV_FILE, **HTTP}, environment="${env:V}"),
     "windsurf": Spelling(
-        keys={**STDIO, "url": "serverUrl", "headers": "headers"}, environment="${env:V}", off=("disabled", True)
+        keys={**STDIO, "url": "serverUrl", "headers": "headers", "exclude": "disabledTools"},
+        environment="${env:V}",
+        off=("disabled", True),
     ),
     "zed": Spelling(off=("enabled", False)),
     "cline": Spelling(
         keys={**STDIO, **IN_FOLDER, **HTTP},
         stdio={"type": "stdio"},
         http={"type": "streamableHttp"},
+        times={"timeout": ("timeout", 1)},
         environment="${env:V}",
         off=("disabled", True),
     ),
     "gemini-cli": Spelling(
-        keys={**STDIO, **IN_FOLDER, "url": "httpUrl", "headers": "headers"},
+        keys={**STDIO, **IN_FOLDER, "url": "httpUrl", "headers": "headers", **FILTERS, **DESCRIBED},
+        times=TIMEOUT_IN_MILLISECONDS,
+        oauth=("oauth", LOGIN),
         environment="${V}",
     ),
     "lm-studio": Spelling(),
@@ -65,20 +116,45 @@ SPELLINGS: Mapping[str, Spelling] = {
         keys={"command": "command", "env": "environment", **IN_FOLDER, **HTTP},
         stdio={"type": "local"},
         http={"type": "remote"},
+        times={"connect_timeout": ("timeout", 1000)},
         environment="{env:V}",
         off=("enabled", False),
         one_list=True,
     ),
-    "fastmcp": Spelling(keys={**STDIO, **IN_FOLDER, **HTTP}, http={"transport": "http"}),
+    "fastmcp": Spelling(
+        keys={**STDIO, **IN_FOLDER, **HTTP, **DESCRIBED}, http={"transport": "http"}, times=TIMEOUT_IN_MILLISECONDS
+    ),
     "inspector": Spelling(
         keys={**STDIO, **IN_FOLDER, **HTTP}, stdio={"type": "stdio"}, http={"type": "streamable-http"}
     ),
-    "sep-2633": Spelling(stdio={"type": "stdio"}, http={"type": "streamable-http"}, environment="${env:V}"),
+    "sep-2633": Spelling(
+        keys={**STDIO, **HTTP, **DESCRIBED, "title": "title"},
+        stdio={"type": "stdio"},
+        http={"type": "streamable-http"},
+        oauth=("oauth", {"client_id": "clientId", "scopes": "scopes", "redirect_uri": "redirectUri"}),
+        environment="${env:V}",
+    ),
     GENERIC: Spelling(
-        keys={**STDIO, **WITH_ENV_FILE, **IN_FOLDER, **HTTP, "uds": "socket"},
+        keys={
+            **STDIO,
+            **WITH_ENV_FILE,
+            **IN_FOLDER,
+            **HTTP,
+            **FILTERS,
+            **DESCRIBED,
+            "uds": "socket",
+            "optional_env": "env_vars",
+            "title": "title",
+        },
         http={"type": "http"},
+        times={"timeout": ("tool_timeout_sec", 1), "connect_timeout": ("startup_timeout_sec", 1)},
+        oauth=(
+            "oauth",
+            {**LOGIN, "callback_port": "callbackPort", "metadata_url": "authServerMetadataUrl", "resource": "resource"},
+        ),
         environment="${V}",
         off=("disabled", True),
+        inputs=True,
     ),
 }
 """By dialect. Those that are missing are in formats that are only read: TOML and YAML."""
@@ -88,78 +164,191 @@ class CannotWrite(Exception):
     """A host has no way to write this. The text says what, and has no value. It does not leave this package."""
 
 
-def written(server: StdioServer | HttpServer, dialect: str, *, source: str | None = None) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An entry for a file, and the *inputs* that the file has to describe. *notes* say what it has no key for."""
+
+    entry: dict[str, object]
+    inputs: Sequence[Input] = ()
+    notes: Sequence[str] = ()
+
+
+def written(server: Server | ServerEntry, dialect: str, *, source: str | None = None) -> Written:
     """The entry for *server* as the host of *dialect* reads it.
 
-    Its values are written as the host of *source* reads them, by default in the same way. Variables are written anew.
+    Its values are written as the host of *source* reads them: by default that of the entry, or the same. Variables are
+    written anew, and what is of the folder of a project names that folder.
 
     Raises:
         CannotWrite: That host knows no such thing.
     """
-    return _Writer(dialect, source or dialect).entry(server)
+    if isinstance(server, ServerEntry):
+        writer = _Writer(dialect, server.source.dialect, server.source.project)
+        return Written(writer.whole(server), server.inputs if SPELLINGS[dialect].inputs else (), writer.notes)
+    writer = _Writer(dialect, source or dialect)
+    return Written(writer.server(server))
 
 
 class _Writer:
-    def __init__(self, dialect: str, source: str) -> None:
+    """One entry, while it is written."""
+
+    def __init__(self, dialect: str, source: str, project: Path | None = None) -> None:
+        self.notes: Notes = []
         self._title = DIALECTS[dialect].title
         self._spelling = SPELLINGS[dialect]
         self._forms = DIALECTS[dialect].forms
         self._source = DIALECTS[source].forms
+        self._project = project
 
-    def entry(self, server: StdioServer | HttpServer) -> dict[str, object]:
-        spelling = self._spelling
-        parts: dict[str, object]
-        if isinstance(server, HttpServer):
-            entry: dict[str, object] = {**spelling.http}
-            parts = {"url": server.url, "headers": server.headers, "uds": server.uds}
-        else:
-            entry = {**spelling.stdio}
-            parts = {"command": server.command, "args": server.args, "env": server.env}
-            parts |= {"env_file": server.env_file, "cwd": server.cwd}
-            if spelling.one_list:
-                parts |= {"command": (Secret(server.command), *server.args), "args": ()}
-        for part, value in parts.items():
-            if not value:
+    def whole(self, entry: ServerEntry) -> dict[str, object]:
+        """All that an entry says."""
+        server = entry.transport
+        if server is None:
+            raise CannotWrite(entry.problem or "it has no transport")
+        self.notes += entry.warnings
+        parts = {
+            "title": entry.title,
+            "description": entry.description,
+            "allow": None if entry.tools.allow is None else sorted(entry.tools.allow),
+            "exclude": sorted(entry.tools.exclude) or None,
+        }
+        return {
+            **self.server(server),
+            **({} if entry.oauth is None else self._oauth(entry.oauth)),
+            **{key: value for part, value in parts.items() if value is not None and (key := self._key(part))},
+            **self._times({"timeout": entry.timeout, "connect_timeout": entry.connect_timeout}),
+            **self._off(enabled=entry.enabled),
+        }
+
+    def server(self, server: Server) -> dict[str, object]:
+        """What says how to reach a server."""
+        parts = self._stdio(server) if isinstance(server, StdioServer) else self._http(server)
+        kind = self._spelling.stdio if isinstance(server, StdioServer) else self._spelling.http
+        return {**kind, **{self._key(part): self._value(part, value) for part, value in parts.items() if value}}
+
+    def _stdio(self, server: StdioServer) -> dict[str, object]:
+        env = {name: value for name, value in server.env.items() if not _is_optional(value)}
+        optional = [name for name, value in server.env.items() if _is_optional(value)]
+        command = (Secret(server.command), *server.args)
+        return {
+            "command": command if self._spelling.one_list else server.command,
+            "args": () if self._spelling.one_list else server.args,
+            "env": SecretValues(env),
+            "optional_env": tuple(map(Secret, optional)),
+            "env_file": server.env_file,
+            "cwd": server.cwd or (self._project and "."),  # servers of a project are started there
+        }
+
+    def _http(self, server: HttpServer) -> dict[str, object]:
+        return {"url": server.url, "headers": server.headers, "uds": server.uds}
+
+    def _oauth(self, settings: OAuthSettings) -> dict[str, object]:
+        at, keys = self._spelling.oauth
+        default = OAuthSettings()
+        login: dict[str, object] = {}
+        for part in (each.name for each in fields(settings)):
+            value = getattr(settings, part)
+            if value == getattr(default, part):
                 continue
-            key = self._spelling.keys.get(part)
-            if key is None:
-                raise CannotWrite(f"{part}: {self._title} has no key for it")
-            entry[key] = self._part(part, value)
-        return entry
+            if part not in keys:
+                raise CannotWrite(f"oauth.{part}: {self._title} has no key for it")
+            if part == "scopes":
+                login[keys[part]] = " ".join(value) if self._spelling.scopes_in_one else list(value)
+            else:
+                login[keys[part]] = self._text(f"oauth.{part}", value) if isinstance(value, str) else value
+        return {at: login} if at else {}
 
-    def _part(self, part: str, value: object) -> object:
+    def _times(self, times: Mapping[str, float | None]) -> dict[str, object]:
+        """Times in the units of the host."""
+        result: dict[str, object] = {}
+        for part, seconds in times.items():
+            key, units = self._spelling.times.get(part, ("", 0))
+            if seconds is not None and (key or self._key(part)):
+                number = seconds * units
+                result[key] = int(number) if number.is_integer() else number
+        return result
+
+    def _off(self, *, enabled: bool) -> dict[str, object]:
+        if enabled:
+            return {}
+        if self._spelling.off is None:
+            raise CannotWrite(f"enabled: {self._title} has no key that switches a server off")
+        return dict((self._spelling.off,))
+
+    def _key(self, part: str) -> str:
+        """The key of a part. It is empty if the entry can do without the part, which is noted."""
+        key = self._spelling.keys.get(part)
+        if key is None and part not in SHOWN:
+            raise CannotWrite(f"{part}: {self._title} has no key for it")
+        if key is None:
+            self.notes.append(f"{part}: it is left out: {self._title} has no key for it")
+        return key or ""
+
+    def _value(self, part: str, value: object) -> object:
+        if part in ("cwd", "env_file"):
+            return self._path(self._text(part, value))
         if isinstance(value, Mapping):
             return {name: self._text(f"{part}.{name}", each) for name, each in value.items()}
         if isinstance(value, tuple):
             return [self._text(f"{part}[{index}]", each) for index, each in enumerate(value)]
         return self._text(part, value)
 
+    def _path(self, path: str) -> str:
+        """A path from the folder of the project. One that begins with a variable is taken for a whole one."""
+        if self._project is None or isinstance(next(parse("", path)), Variable):
+            return path
+        return str(self._project / path)
+
     def _text(self, name: str, value: Any) -> str:
+        """A value, with its variables as this host has them."""
+        wanted = list(self._pieces(name, value))
+        text = "".join(self._spelled(name, piece) for piece in wanted)
+        if _meaning(wanted) != _meaning(_expanding(name, text, self._forms(name))):
+            raise CannotWrite(f"{name}: {self._title} would expand what is to stay as it is")
+        return text
+
+    def _pieces(self, name: str, value: Value | str) -> Iterator[str | Variable]:
         if isinstance(value, EnvironmentVariable):
-            return value.prefix + self._reference(name, value.name)
-        return "".join(self._pieces(name, value))
+            yield from filter(None, (value.prefix, Variable(None, (("env", value.name),), "")))
+            return
+        for piece in _expanding(name, value, self._source(name)):
+            place = isinstance(piece, Variable) and self._place(piece)
+            yield place or piece
 
-    def _pieces(self, name: str, text: str) -> Iterator[str]:
-        for piece in parse(name, text):
-            if isinstance(piece, str):
-                yield str.__str__(piece)
-            elif own(piece, self._source(name)):
-                yield self._variable(name, piece)
-            elif own(piece, self._forms(name)):
-                raise CannotWrite(f"{name}: {self._title} would expand {piece.shown}, which is to stay as it is")
-            else:
-                yield piece.written
+    def _place(self, variable: Variable) -> str | None:
+        """What stands for the folder of the project, for a file that is not in it."""
+        if self._project is None or variable.form != "${workspaceFolder}":
+            return None
+        folder = str(self._project)
+        return {"workspaceFolder": folder, "workspaceFolderBasename": self._project.name}.get(variable.sources[0][1])
 
-    def _variable(self, name: str, variable: Variable) -> str:
-        if own(variable, self._forms(name)):
-            return variable.written
-        match variable.sources:
-            case [("env", of)]:
-                return self._reference(name, of)
-        raise CannotWrite(f"{name}: {self._title} has no variable for {variable.shown}")
-
-    def _reference(self, name: str, variable: str) -> str:
+    def _spelled(self, name: str, piece: str | Variable) -> str:
+        if isinstance(piece, str):
+            return piece
+        if own(piece, self._forms(name)):
+            return piece.written
         form = self._spelling.environment
-        if form is None:
-            raise CannotWrite(f"{name}: {self._title} does not read variables of the environment here")
-        return form.replace("V", variable)
+        match piece.sources:
+            case [("env", variable)] if form is not None:
+                return form.replace("V", variable)
+            case [("env", _)]:
+                raise CannotWrite(f"{name}: {self._title} does not read variables of the environment here")
+        raise CannotWrite(f"{name}: {self._title} has no variable for {piece.shown}")
+
+
+def _is_optional(value: Value) -> bool:
+    return isinstance(value, EnvironmentVariable) and value.optional
+
+
+def _expanding(name: str, text: str, forms: frozenset[Form]) -> Iterator[str | Variable]:
+    """The pieces of *text* for a host with these *forms* of variables: to it, others are text."""
+    for piece in parse(name, text):
+        yield piece.written if isinstance(piece, Variable) and not own(piece, forms) else piece
+
+
+def _meaning(pieces: Iterable[str | Variable]) -> list[object]:
+    """What pieces say, however their variables are written."""
+    meaning: list[object] = [""]
+    for piece in pieces:
+        meaning[-1:] = [meaning[-1], piece.sources, ""] if isinstance(piece, Variable) else [f"{meaning[-1]}{piece}"]
+    return meaning

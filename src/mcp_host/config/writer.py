@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
@@ -12,16 +12,19 @@ from typing import Any
 
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.documents import MAX_FILE, Document, Text, decode, parse_document
+from mcp_host.config.entry import ServerEntry
+from mcp_host.config.fields import Key, flag
 from mcp_host.config.json_text import remove_member, set_member
 from mcp_host.config.places import FoundFile, place_of
 from mcp_host.config.reader import ServersFile, check_dialect, servers_of
-from mcp_host.config.spelling import SPELLINGS, CannotWrite, written
-from mcp_host.config.values import HttpServer, StdioServer
-from mcp_host.errors import ConfigError
+from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written
+from mcp_host.config.values import HttpServer, Input, StdioServer
+from mcp_host.errors import ConfigError, quoted
 from mcp_host.locked_file import LockedFile, create_private_folder
 
 FORMATS = {"toml": "TOML", "yaml": "YAML"}
 THERE_ALREADY = "there is one already: to replace it, pass replace=True"
+NO_SWITCH = "{} has no switch for a server in its file: remove it, or switch it off there"
 OTHERWISE = "this change is not possible without changing more of the file: change it in an editor"
 """Why a text that is not read as it should be is not written."""
 
@@ -29,13 +32,16 @@ OTHERWISE = "this change is not possible without changing more of the file: chan
 def add_server(
     path: str | os.PathLike[str] | FoundFile,
     name: str,
-    server: StdioServer | HttpServer,
+    server: StdioServer | HttpServer | ServerEntry,
     *,
     replace: bool = False,
     dialect: str | None = None,
     source: str | None = None,
-) -> None:
+) -> tuple[str, ...]:
     """Write *server* into a file, under *name*, with the keys that the file's dialect has. The file is made if there is none.
+
+    *server* may be an entry of another file: then what its host says of limits, tools and logins is written, too. The result
+    says what is not: unknown keys, approvals, and what the file's dialect has no key for but can do without, such as a title.
 
     *dialect* is that of the file, as for `read_servers`. *source* is that which the values of *server* are from: variables are
     written as the file's dialect has them. By default they stay as they are. `EnvironmentVariable` becomes a reference.
@@ -47,13 +53,20 @@ def add_server(
         ConfigError: There is a server of that name and *replace* is not set; the dialect cannot say what *server* is;
             or the file cannot be read, changed or written. Then it is as it was.
     """
+    notes: Sequence[str] = ()
 
     def change(file: ServersFile, edit: Edit) -> None:
+        nonlocal notes
         if not replace and any(each.name == name for each in file.servers):
             raise ConfigError(THERE_ALREADY, path=file.path, server=name)
-        edit.set((*file.at, name), _entry(file, name, server, source))
+        result = _written(file, name, server, source)
+        edit.set((*file.at, name), result.entry)
+        for each in result.inputs:
+            _describe(file, edit, name, each)
+        notes = result.notes
 
     change_file(path, dialect, change)
+    return tuple(notes)
 
 
 def remove_server(path: str | os.PathLike[str] | FoundFile, name: str, *, dialect: str | None = None) -> None:
@@ -64,8 +77,41 @@ def remove_server(path: str | os.PathLike[str] | FoundFile, name: str, *, dialec
     """
 
     def change(file: ServersFile, edit: Edit) -> None:
-        _check_known(file, name)
+        _known(file, name)
         edit.remove((*file.at, name))
+
+    change_file(path, dialect, change)
+
+
+def set_enabled(
+    path: str | os.PathLike[str] | FoundFile, name: str, enabled: bool, *, dialect: str | None = None
+) -> None:
+    """Switch the server *name* of a file on or off.
+
+    Raises:
+        ConfigError: There is no such server, its host has no such switch, or the file cannot be read, changed or written.
+            Then it is as it was.
+    """
+
+    def change(file: ServersFile, edit: Edit) -> None:
+        server = _known(file, name)
+        host = DIALECTS[file.dialect]
+        meanings, entry = host.meanings(), edit.get((*file.at, name))
+        if not isinstance(entry, dict):
+            raise ConfigError(str(server.problem), path=file.path, server=name)
+        keys = {
+            key: meaning for key in entry if isinstance(meaning := meanings.get(key), Key) and meaning.part == "enabled"
+        }
+        for key, meaning in keys.items():
+            edit.set((*file.at, name, key), enabled if meaning.read is flag else not enabled)
+        if host.excluded:
+            _list(edit, host.excluded, name, is_in=not enabled)
+            if enabled and edit.get(host.allowed) is not None:
+                _list(edit, host.allowed, name, is_in=True)
+        elif not keys and not enabled:
+            if (off := SPELLINGS[file.dialect].off) is None:
+                raise ConfigError(NO_SWITCH.format(host.title), path=file.path, server=name)
+            edit.set((*file.at, name, off[0]), off[1])
 
     change_file(path, dialect, change)
 
@@ -77,24 +123,69 @@ class Edit:
         self.text = text
         self.data = deepcopy(data)
 
-    def set(self, path: tuple[str, ...], value: object) -> None:
+    def get(self, path: Sequence[str | int]) -> Any:
+        """What is at *path*; None if there is nothing."""
+        found: Any = self.data
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def set(self, path: Sequence[str | int], value: object) -> None:
+        """Set what is at *path*. The next index of a list adds an item."""
         self.text = set_member(self.text, path, value)
-        parent = self.data = self.data if isinstance(self.data, dict) else {}
-        for name in path[:-1]:
-            if not isinstance(parent.get(name), dict):
-                parent[name] = {}
-            parent = parent[name]
-        parent[path[-1]] = value
-
-    def remove(self, path: tuple[str, ...]) -> None:
-        self.text = remove_member(self.text, path)
+        *way, last = path
+        if not isinstance(self.data, dict):
+            self.data = {}
         parent: Any = self.data
-        for name in path[:-1]:
+        for name, after in zip(way, path[1:], strict=True):
+            wanted = list if isinstance(after, int) else dict
+            if not isinstance(parent.get(name), wanted):
+                parent[name] = wanted()
             parent = parent[name]
-        del parent[path[-1]]
+        if isinstance(parent, list):
+            parent.append(value)
+        else:
+            parent[last] = value
+
+    def remove(self, path: Sequence[str | int]) -> None:
+        """Remove what is at *path*."""
+        self.text = remove_member(self.text, path)
+        *way, last = path
+        del self.get(way)[last]
 
 
-def _entry(file: ServersFile, name: str, server: StdioServer | HttpServer, source: str | None) -> Mapping[str, object]:
+def _list(edit: Edit, at: Sequence[str], name: str, *, is_in: bool) -> None:
+    """Have *name* in a list of names, or not."""
+    names = edit.get(at) or []
+    if is_in and name not in names:
+        edit.set((*at, len(names)), name)
+    while not is_in and name in (names := edit.get(at) or []):
+        edit.remove((*at, names.index(name)))
+
+
+def _describe(file: ServersFile, edit: Edit, server: str, each: Input) -> None:
+    """Have an input described in the file, beside the servers."""
+    at = (*file.at[:-1], "inputs")
+    described = edit.get(at) or []
+    same = [item for item in described if isinstance(item, dict) and item.get("id") == each.id]
+    wanted = {
+        "type": each.type,
+        "id": each.id,
+        "description": each.description or each.id,
+        **({} if each.default is None else {"default": str.__str__(each.default)}),
+        **({"password": True} if each.password else {}),
+        **({"options": list(each.options)} if each.options else {}),
+    }
+    if not same:
+        edit.set((*at, len(described)), wanted)
+    elif same != [wanted]:
+        reason = f"the file has another input {quoted(each.id)}: change the id of one of them"
+        raise ConfigError(reason, path=file.path, server=server)
+
+
+def _written(
+    file: ServersFile, name: str, server: StdioServer | HttpServer | ServerEntry, source: str | None
+) -> Written:
     reason = ""
     try:
         return written(server, file.dialect, source=source)
@@ -103,9 +194,11 @@ def _entry(file: ServersFile, name: str, server: StdioServer | HttpServer, sourc
     raise ConfigError(reason, path=file.path, server=name)
 
 
-def _check_known(file: ServersFile, name: str) -> None:
-    if not any(each.name == name for each in file.servers):
-        raise ConfigError("there is no such server", path=file.path, server=name)
+def _known(file: ServersFile, name: str) -> ServerEntry:
+    for each in file.servers:
+        if each.name == name:
+            return each
+    raise ConfigError("there is no such server", path=file.path, server=name)
 
 
 def change_file(
