@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "concurrency": {"errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
-    "terminal": {"concurrency", "errors", "server_names", "server_requests", "types"},
+    "terminal": {"concurrency", "errors", "json_schema", "server_names", "server_requests", "types"},
     "json_schema": {"errors"},
     "handlers": {"concurrency", "errors", "limits", "protocol"},
     "slots": {"concurrency", "handlers"},

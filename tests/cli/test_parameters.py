@@ -40,6 +40,7 @@ READ: list[tuple[dict[str, Any], str, object]] = [
     ({}, "3", "3"),
     ({"type": "integer"}, "3", 3),
     ({"type": "integer"}, "-3", -3),
+    ({"type": "integer"}, "3.0", 3),
     ({"type": "integer"}, "123456789012345678901234567890", 123456789012345678901234567890),
     ({"type": "number"}, "3", 3),
     ({"type": "number"}, "1E3", 1000.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from itertools import product
@@ -81,6 +82,15 @@ def test_an_answer_that_calls_tools_has_the_stop_reason_tool_use(subtests: pytes
 
             assert checked == answer(WORDS, call(), stop_reason="toolUse")
             assert checked.to_wire()["stopReason"] == "toolUse"
+
+
+def test_a_whole_float_is_sent_as_the_integer_that_the_tool_takes() -> None:
+    asked = request(tools=[{"name": "add", "inputSchema": {"properties": {"a": {"type": "integer"}}}}])
+    given = answer(ToolUseContent(id="1", name="add", input={"a": 30.0, "b": 30.0}), stop_reason="toolUse")
+
+    checked = check_and_correct(given, asked, SamplingLimits())
+
+    assert json.dumps(checked.tool_uses[0].input) == '{"a": 30, "b": 30.0}'
 
 
 @pytest.mark.fault("S09")

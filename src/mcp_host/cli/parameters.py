@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from mcp_host.cli.output import UsageError, as_json, near
 from mcp_host.errors import UncheckableSchema, excerpt, quoted
+from mcp_host.json_schema.integers import with_integers
 from mcp_host.terminal.fields import CHOICES_SHOWN, Field, compact, read_fields
 from mcp_host.terminal.text import NAME_SHOWN
 from mcp_host.types import Prompt
@@ -100,7 +101,7 @@ def read_arguments(name: str, schema: JsonSchema, items: Sequence[Item]) -> dict
             raise UsageError(problem.removeprefix("$."))
     except UsageError as exc:
         raise UsageError("\n".join([str(exc), *(listing(fields) if fields else ["it takes no arguments"])])) from None
-    return arguments
+    return with_integers(schema, arguments)
 
 
 def filled_in(template: str, items: Sequence[Item]) -> str:

@@ -1,4 +1,4 @@
-"""Checking the arguments of a model's tool calls with the input schemas of the tools, before they leave."""
+"""The arguments of a model's tool calls, checked with the input schemas of the tools before they leave."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING
 from anyio import CapacityLimiter
 
 from mcp_host.errors import UncheckableSchema, UnusableCalls, excerpt, quoted
+from mcp_host.json_schema.integers import with_integers
 from mcp_host.json_schema.plain import conforms
-from mcp_host.types import AssistantMessage, SamplingMessage, Tool, ToolResultContent, ToolUseContent, UserMessage
+from mcp_host.types import (
+    AssistantMessage,
+    CreateMessageResult,
+    SamplingMessage,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+    UserMessage,
+)
+from mcp_host.types.sampling import AssistantContentBlock
 
 if TYPE_CHECKING:
     from mcp_host.json_schema.schema import Schema
@@ -87,6 +97,20 @@ class ArgumentChecker:
         else:
             self._kept.move_to_end(key)
         return kept
+
+
+def with_integer_arguments(answer: CreateMessageResult, tools: Sequence[Tool]) -> CreateMessageResult:
+    """*answer*, whose calls of *tools* have 30 for 30.0 where the inputSchema has an integer: see `with_integers`."""
+    schemas = {tool.name: tool.input_schema for tool in tools}
+    content: list[AssistantContentBlock] = []
+    changed = False
+    for block in answer.content:
+        if isinstance(block, ToolUseContent):
+            arguments = with_integers(schemas.get(block.name, {}), block.input)
+            if arguments is not block.input:
+                block, changed = block.model_copy(update={"input": arguments}), True
+        content.append(block)
+    return answer.model_copy(update={"content": content}) if changed else answer
 
 
 def no_such_tool(name: str, tools: Sequence[Tool]) -> str:

@@ -158,6 +158,7 @@ def check_and_correct(
 
     Mistakes with only one correction are corrected: a string is a text, and no content is an empty text. Tool calls
     that were cut off are dropped, and otherwise their stop reason is ``toolUse``: see `mcp_host.sampling.stop_reasons`.
+    Their arguments have integers where the tool takes them.
     An answer without a call is sent as it is, with a warning, where a call is required: models write a text instead, and
     only the server knows whether that will do, or what to ask next.
 
@@ -174,7 +175,10 @@ def check_and_correct(
     if has_uses or not answer.content:
         answer = _corrected(answer, request)
     if has_uses and (uses := answer.tool_uses):
+        from mcp_host.sampling.arguments import with_integer_arguments  # many clients have no tools
+
         _check_calls(answer, uses, request, limits)
+        answer = with_integer_arguments(answer, request.tools)
     elif answer.stop_reason == TOOL_USE:
         logger.warning(NO_CALL, log_subject(request.server), "its stop reason is toolUse")
         answer = answer.model_copy(update={"stop_reason": END_TURN})

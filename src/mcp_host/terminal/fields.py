@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_host.errors import excerpt
+from mcp_host.json_schema.references import target
 from mcp_host.terminal.text import NAME_SHOWN
 
 VALUE_SHOWN = 40  # characters of a default value or a choice
@@ -98,7 +99,7 @@ def _inlined(schema: object, root: object, depth: int) -> Mapping[str, Any]:
     if not isinstance(schema, dict) or not depth:
         return schema if isinstance(schema, dict) else {}
     if isinstance(reference := schema.get("$ref"), str):
-        return _inlined({**_target(reference, root), **_without(schema, "$ref")}, root, depth - 1)
+        return _inlined({**target(reference, root), **_without(schema, "$ref")}, root, depth - 1)
     for keyword in ALTERNATIVES:
         if isinstance(parts := schema.get(keyword), list):
             inlined = [_inlined(part, root, depth - 1) for part in parts[:MAX_INLINED]]
@@ -107,14 +108,6 @@ def _inlined(schema: object, root: object, depth: int) -> Mapping[str, Any]:
                 return {**meant[0], **_without(schema, keyword)}
             schema = {**schema, keyword: [*inlined, *parts[MAX_INLINED:]]}
     return {**schema, "items": _inlined(schema["items"], root, depth - 1)} if "items" in schema else schema
-
-
-def _target(reference: str, root: object) -> Mapping[str, Any]:
-    """What a reference such as ``#/$defs/Color`` leads to; empty if it leads nowhere in this schema."""
-    found = root if reference.startswith("#") else None
-    for part in reference.split("/")[1:]:
-        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 def _without(schema: Mapping[str, Any], keyword: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from functools import partial
 from typing import Any
@@ -405,6 +406,18 @@ async def test_ids_that_the_model_repeats_are_made_fresh() -> None:
     ids = [[call.use.id for call in step.calls] for step in done.steps]
     assert ids == [["1", "call_2", "call_3"], ["call_4", "2", "call_6", "call_7"], []]
     assert [[block.id for block in step.answer.tool_uses] for step in done.steps] == ids
+
+
+async def test_a_whole_float_is_sent_as_the_integer_that_the_tool_takes() -> None:
+    """Servers in Go and Rust take no 30.0 for an integer."""
+    count = Tool(name="count", input_schema={"properties": {"n": {"type": "integer"}, "x": {"type": "number"}}})
+    model = Model(says(use("1", "count", n=30.0, x=30.0), use("2", "other", n=1.0)), says("done"))
+
+    done = await run_loop(model, params(count), tools={"count": runs(text("3")), "other": NOT_CALLED})
+
+    sent = [json.dumps(call.use.input) for call in done.steps[0].calls]
+    assert sent == ['{"n": 30, "x": 30.0}', '{"n": 1.0}']
+    assert [json.dumps(block.input) for block in done.messages[1].tool_uses] == sent
 
 
 @on_both

@@ -10,7 +10,7 @@ who gets the turn      the connection, the server, the caller and the model that
                        none, where the caller is not known
 where                  after the conversation that it was said in, so that no server moves it into another prompt
 what may differ        the ids, empty texts, and how the turn is split over messages; not its texts, calls and images;
-                       1, 1.0 and true are three inputs, members may be in any order. After the turn, everything
+                       1 and 1.0 are one input, true is another, members may be in any order. After the turn, everything
 when it is forgotten   when the call that it belongs to ends, where that is known; after *max_age* without use; and the
                        least recently used first, beyond *max_bytes* or *max_turns*, or a quarter for a connection
 =====================  ================================================================================
@@ -32,6 +32,7 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from mcp_host.errors import InputRefused
+from mcp_host.json_schema.integers import LARGEST
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.callers import caller_key
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS
@@ -100,7 +101,7 @@ class _Visible:
 
     text: str
     others: str
-    """Calls with their inputs, results, images and audio, as JSON: 1, 1.0 and True are equal in Python, and three inputs."""
+    """Calls with their inputs, results, images and audio, as JSON: 1, 1.0 and True are equal in Python, but not in JSON."""
     blocks: int
     """The number of *others*."""
 
@@ -118,7 +119,15 @@ class _Visible:
                 case _:
                     others.append(_plain(block))
         text = "".join([block.text for block in content if isinstance(block, TextContent)])
-        return cls(text, json.dumps(others, sort_keys=True), len(others))
+        written = json.dumps(others, sort_keys=True)
+        if ".0" in written:  # JavaScript writes 1.0 as 1, and so does this client where the tool has an integer
+            written = json.dumps(json.loads(written, parse_float=_number), sort_keys=True)
+        return cls(text, written, len(others))
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= LARGEST else number
 
 
 def _plain(block: ContentBlock) -> dict[str, object]:

@@ -42,7 +42,7 @@ from mcp_host.functions import BadArguments, FunctionTool, Injected, ToolError, 
 from mcp_host.handlers import CountedWarnings, as_async, split_failure
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.jsonrpc import snapshot
-from mcp_host.sampling.arguments import lost_answer, no_such_tool
+from mcp_host.sampling.arguments import lost_answer, no_such_tool, with_integer_arguments
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.sampling.stop_reasons import CUT_OFF, TRUNCATED
 from mcp_host.types import (
@@ -263,8 +263,9 @@ async def _ask(
 def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) -> CreateMessageResult:
     """The answer to *asked* as it goes into the conversation.
 
-    Its calls have ids that the conversation does not have yet, and the stop reason ``toolUse``. Calls that the tool
-    choice forbids are dropped, and so are those of an answer that is not complete.
+    Its calls have ids that the conversation does not have yet, integers where the tool takes no other number, and the
+    stop reason ``toolUse``. Calls that the tool choice forbids are dropped, and so are those of an answer that is not
+    complete.
     """
     content, stop_reason = answer.content, answer.stop_reason
     uses = answer.tool_uses
@@ -272,7 +273,8 @@ def read_answer(answer: CreateMessageResult, asked: CreateMessageRequestParams) 
         return answer
     why_not = _why_no_calls(asked, stop_reason)
     if uses and why_not is None:
-        content, stop_reason = _as_history(content, asked.messages), TOOL_USE
+        answer = with_integer_arguments(answer, asked.tools or ())
+        content, stop_reason = _as_history(answer.content, asked.messages), TOOL_USE
     elif uses:
         dropped = excerpt(", ".join([quoted(use.name) for use in uses]))
         logger.warning("calls of %s are dropped: %s", dropped, why_not)
