@@ -24,7 +24,7 @@ async def approve(call: ProposedCall) -> Allow:
 
 async def main() -> None:
     async with ClientGroup(
-        {"greeter": [sys.executable, HELLO], "files": ["no-such-program"]}, approve=approve
+        {"greeter": [sys.executable, HELLO], "files": ["no-such-program"]}, approve=approve, wait="all"
     ) as group:
         agent = pydantic_ai.Agent(TestModel(), toolsets=[group.for_pydantic_ai()])  # it calls every tool once
         print("pydantic-ai:", (await agent.run("Greet someone.")).output)

@@ -10,12 +10,21 @@ import pytest
 from mcp_host import ClientGroup
 
 MISSING = {
-    "for_pydantic_ai": ("pydantic_ai.exceptions", "for_pydantic_ai needs pydantic-ai: pip install pydantic-ai-slim"),
-    "for_openai_agents": ("mcp.types", "for_openai_agents needs the OpenAI Agents SDK: pip install openai-agents"),
-    "for_langchain": ("langchain_core.messages.content", "for_langchain needs LangChain: pip install langchain-core"),
+    "for_pydantic_ai": (
+        "pydantic_ai.exceptions",
+        "for_pydantic_ai needs pydantic-ai: pip install 'pydantic-ai-slim>=2.68'",
+    ),
+    "for_openai_agents": (
+        "mcp.types",
+        "for_openai_agents needs the OpenAI Agents SDK: pip install 'openai-agents>=0.24'",
+    ),
+    "for_langchain": (
+        "langchain_core.messages.content",
+        "for_langchain needs LangChain: pip install 'langchain-core>=1.7'",
+    ),
     "for_google_adk": (
         "google.adk.agents.readonly_context",
-        "for_google_adk needs the Agent Development Kit: pip install google-adk",
+        "for_google_adk needs the Agent Development Kit: pip install 'google-adk>=2.13'",
     ),
 }
 

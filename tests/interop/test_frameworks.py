@@ -80,11 +80,20 @@ def not_run(said: str) -> Forms:
 
 
 GOT = {
-    "shop__greet": answered("Hello, Alan!", "Hello, Alan!"),
-    "shop__greet again": not_run("The arguments do not match the tool's inputSchema: $.name: not of type 'string'"),
-    "shop__count": answered('{"count":1}', {"count": 1}, {"count": 1}),
-    "shop__double": answered("6", 6, {"result": 6}),
-    "shop__show": forms(
+    "a text": answered("Hello, Alan!", "Hello, Alan!"),
+    "a text that looks like none": answered("null", "null"),
+    "arguments that do not fit": not_run(
+        "The arguments do not match the tool's inputSchema: $.name: not of type 'string'"
+    ),
+    "an object": answered('{"count":1}', {"count": 1}, {"count": 1}),
+    "a number": answered("6", 6, {"result": 6}),
+    "an object that is said twice, and a link": forms(
+        {"outcome": "success", "content": [LINK, {"dots": 1}]},
+        [input_text('{"dots": 1}'), input_text(LINK)],
+        message(text('{"dots": 1}'), text(LINK), structured={"dots": 1}),
+        response(text('{"dots": 1}'), text(LINK), structuredContent={"dots": 1}),
+    ),
+    "content of each kind": forms(
         {
             "outcome": "success",
             "content": [
@@ -124,16 +133,18 @@ GOT = {
             files=[["image/png", DATA], ["audio/wav", DATA], ["application/octet-stream", DATA]],
         ),
     ),
-    "shop__fail": failed("sold out", [text("sold out")]),
-    "shop__refuse": failed("the tool failed", []),
-    "shop__forbidden": not_run("This call was denied: not today"),
-    "spare__lend": not_run("the tool spare__lend failed: its server is not available"),
-    "doomed__crash": not_run("the tool doomed__crash failed: its server is not available"),
+    "a failure": failed("sold out", [text("sold out")]),
+    "a failure without a word": failed("the tool failed", []),
+    "a denial": not_run("This call was denied: not today"),
+    "a server that goes away before the call": not_run("the tool spare__lend failed: its server is not available"),
+    "a server that ends in the call": not_run("the tool doomed__crash failed: its server is not available"),
 }
 
-ASKED = [name for name in GOT if name != "shop__greet again"]
+SHOP = ["count", "double", "fail", "find", "forbidden", "greet", "hang", "refuse", "show"]
+OTHERS = ["spare__lend", "doomed__crash"]
+ASKED = ["greet", "greet", "count", "double", "find", "show", "fail", "refuse", "forbidden"]
 
-OTHER: dict[str, dict[str, object]] = {
+MORE: dict[str, dict[str, object]] = {
     "pydantic_ai": {"own approval": [["shop__greet"], '{"shop__greet":"Hello, a!"}', ["shop__greet"]]},
     "openai_agents": {
         "own approval": [["shop__greet"], "Hello, a with basket 7!", ["shop__greet"]],
@@ -144,7 +155,7 @@ OTHER: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("framework", OTHER)
+@pytest.mark.parametrize("framework", MORE)
 def test_an_agent_of_another_framework_calls_the_tools_of_a_group(
     framework: str, mark: str, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
@@ -162,12 +173,8 @@ def test_an_agent_of_another_framework_calls_the_tools_of_a_group(
         with subtests.test(case):
             assert report.pop(case) == expected[framework]
     assert report == {
-        "offered": [
-            *sorted({*GOT, "shop__hang"} - {"shop__greet again", "spare__lend", "doomed__crash"}),
-            "spare__lend",
-            "doomed__crash",
-        ],
+        "offered": [*(f"shop__{name}" for name in SHOP), *OTHERS],
         "no longer offered": ["spare__lend"],
-        "asked": [[name.partition("__")[0], name, "alice"] for name in ASKED],
-        **OTHER[framework],
+        "asked": [[name.partition("__")[0], name, "alice"] for name in [*(f"shop__{name}" for name in ASKED), *OTHERS]],
+        **MORE[framework],
     }

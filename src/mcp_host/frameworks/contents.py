@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_host.errors import excerpt
@@ -40,9 +41,9 @@ class File:
         return f"[{excerpt(self.mime_type)}: {len(self.data)} bytes are left out]"
 
 
-def parts_of(result: CallToolResult) -> list[str | File]:
-    """The content blocks. A link is the JSON of its fields; a block that cannot be read is a text that names it."""
-    return list(map(_part, result.content))
+def parts_of(content: Sequence[ReceivedContent]) -> list[str | File]:
+    """A part for each block. A link is the JSON of its fields; a block that cannot be read is a text that names it."""
+    return list(map(_part, content))
 
 
 def _part(block: ReceivedContent) -> str | File:
@@ -60,14 +61,16 @@ def _part(block: ReceivedContent) -> str | File:
 
 
 def repeats_structured(result: CallToolResult) -> bool:
-    """Whether its texts say what its structured content says."""
+    """Whether there is structured content, and the texts say the same."""
+    if result.structured_content is None:
+        return False
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     return texts_repeat(texts, result.structured_content)
 
 
 def all_parts_of(result: CallToolResult) -> list[str | File]:
     """The content blocks, and the JSON of the structured content if no text repeats it. An error has one part at least."""
-    parts = parts_of(result)
+    parts = parts_of(result.content)
     if result.structured_content is not None and not repeats_structured(result):
         parts.append(json_text(result.structured_content))
     if result.is_error and not parts:

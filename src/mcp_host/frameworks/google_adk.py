@@ -15,8 +15,8 @@ try:
     from google.adk.tools.base_toolset import BaseToolset
     from google.adk.tools.tool_context import ToolContext
     from google.genai.types import Blob, FunctionDeclaration, Part
-except ModuleNotFoundError as exc:
-    raise ImportError("for_google_adk needs the Agent Development Kit: pip install google-adk") from exc
+except ImportError as exc:  # also of a version that is too old
+    raise ImportError("for_google_adk needs the Agent Development Kit: pip install 'google-adk>=2.13'") from exc
 
 
 class GroupToolset(BaseToolset):
@@ -53,7 +53,8 @@ class GroupTool(BaseTool):
 
 
 def _response(result: CallToolResult) -> dict[str, Any]:
-    response: dict[str, Any] = {"content": list(map(_content, parts_of(result))), "isError": bool(result.is_error)}
+    content = list(map(_content, parts_of(result.content)))
+    response: dict[str, Any] = {"content": content, "isError": bool(result.is_error)}
     if result.structured_content is not None:
         response["structuredContent"] = result.structured_content
     return response

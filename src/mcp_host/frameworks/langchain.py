@@ -16,8 +16,8 @@ try:
         create_text_block,
     )
     from langchain_core.tools import BaseTool, ToolException
-except ModuleNotFoundError as exc:
-    raise ImportError("for_langchain needs LangChain: pip install langchain-core") from exc
+except ImportError as exc:  # also of a version that is too old
+    raise ImportError("for_langchain needs LangChain: pip install 'langchain-core>=1.7'") from exc
 
 
 async def group_tools(group: Group, *, caller: object) -> list[GroupTool]:
@@ -43,6 +43,8 @@ class GroupTool(BaseTool):
     """A tool of a group. It is called where the group is: with ``await tool.ainvoke(...)``, as agents do."""
 
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
+    _tools: GroupTools
+    _offered: OfferedTool
 
     def __init__(self, tools: GroupTools, offered: OfferedTool) -> None:
         tool = offered.definition

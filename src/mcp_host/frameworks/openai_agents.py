@@ -14,8 +14,8 @@ from mcp_host.types import CallToolResult, Tool
 try:
     import mcp.types as sdk
     from agents.mcp import MCPServer
-except ModuleNotFoundError as exc:
-    raise ImportError("for_openai_agents needs the OpenAI Agents SDK: pip install openai-agents") from exc
+except ImportError as exc:  # also of a version that is too old
+    raise ImportError("for_openai_agents needs the OpenAI Agents SDK: pip install 'openai-agents>=0.24'") from exc
 
 
 class GroupServer(MCPServer):

@@ -10,15 +10,15 @@ from pydantic_core import SchemaValidator, core_schema
 from mcp_host.frameworks.calls import Group, GroupTools
 from mcp_host.frameworks.contents import File, error_text, parts_of, repeats_structured
 from mcp_host.sampling.loop.tools import OfferedTool
-from mcp_host.types import CallToolResult
+from mcp_host.types import CallToolResult, TextContent
 
 try:
     from pydantic_ai.exceptions import ModelRetry, ToolFailed
     from pydantic_ai.messages import BinaryContent
     from pydantic_ai.tools import RunContext, ToolDefinition
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-except ModuleNotFoundError as exc:
-    raise ImportError("for_pydantic_ai needs pydantic-ai: pip install pydantic-ai-slim") from exc
+except ImportError as exc:  # also of a version that is too old
+    raise ImportError("for_pydantic_ai needs pydantic-ai: pip install 'pydantic-ai-slim>=2.68'") from exc
 
 ANY_ARGUMENTS = SchemaValidator(core_schema.any_schema())  # `GroupTools.call` checks them
 
@@ -85,18 +85,18 @@ def _definition(tool: OfferedTool) -> ToolDefinition:
 
 def _value(result: CallToolResult) -> Any:
     """The one part of a result, or a list of its parts. Structured content is in the place of texts that repeat it."""
-    values: list[Any] = []
     repeated = repeats_structured(result)
-    if repeated:
-        values.append(_unwrapped(result.structured_content))
-    for part in parts_of(result):
-        if isinstance(part, File):
-            values.append(BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type)))
-        elif not repeated:
-            values.append(part)
-    if result.structured_content is not None and not repeated:
+    content = [block for block in result.content if not (repeated and isinstance(block, TextContent))]
+    values = list(map(_part, parts_of(content)))
+    if result.structured_content is not None:
         values.append(_unwrapped(result.structured_content))
     return values[0] if len(values) == 1 else values
+
+
+def _part(part: str | File) -> object:
+    if isinstance(part, str):
+        return part
+    return BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type))
 
 
 def _unwrapped(structured: object) -> object:

@@ -39,6 +39,21 @@ async def crash() -> str:
 server.run_stdio()
 """
 
+CASES = {
+    "a text": ("shop__greet", {"name": "Alan"}),
+    "a text that looks like none": ("shop__greet", {"name": "nobody"}),
+    "arguments that do not fit": ("shop__greet", {"name": 1}),
+    "an object": ("shop__count", {"config": {"a": 1}}),
+    "a number": ("shop__double", {"number": 3}),
+    "an object that is said twice, and a link": ("shop__find", {}),
+    "content of each kind": ("shop__show", {}),
+    "a failure": ("shop__fail", {}),
+    "a failure without a word": ("shop__refuse", {}),
+    "a denial": ("shop__forbidden", {}),
+    "a server that goes away before the call": ("spare__lend", {}),
+    "a server that ends in the call": ("doomed__crash", {}),
+}
+
 shop = Server("shop")
 spare = Server("spare")
 asked = []
@@ -48,6 +63,8 @@ hanging, abandoned = asyncio.Event(), asyncio.Event()
 @shop.tool(annotations=ToolAnnotations(read_only_hint=True))
 async def greet(name: str, context: Context) -> str:
     """Greet a person."""
+    if name == "nobody":
+        return "null"
     return f"Hello, {name}{context.meta.get('shop/basket', '')}!"
 
 
@@ -55,6 +72,13 @@ async def greet(name: str, context: Context) -> str:
 async def count(config: dict[str, int]) -> dict[str, int]:
     """How many there are, as text and as structured content."""
     return {"count": len(config)}
+
+
+@shop.tool
+async def find() -> CallToolResult:
+    """A link, beside structured content that a text repeats."""
+    content = [TextContent(text='{"dots": 1}'), ResourceLink(uri="shop:dots", name="dots")]
+    return CallToolResult(content=content, structured_content={"dots": 1})
 
 
 @shop.tool
@@ -324,29 +348,16 @@ async def main():
         "doomed": [sys.executable, "-c", CRASHING, MARK],
         "down": ["no-such-program"],
     }
-    async with asyncio.timeout(IN_TIME), ClientGroup(servers, approve=approve) as group:
+    async with asyncio.timeout(IN_TIME), ClientGroup(servers, approve=approve, wait="all") as group:
         run = globals()[FRAMEWORK](group, "alice")
-        for name, arguments in [
-            ("shop__greet", {"name": "Alan"}),
-            ("shop__greet", {"name": 1}),
-            ("shop__count", {"config": {"a": 1}}),
-            ("shop__double", {"number": 3}),
-            ("shop__show", {}),
-            ("shop__fail", {}),
-            ("shop__refuse", {}),
-            ("shop__forbidden", {}),
-            ("spare__lend", {}),
-            ("doomed__crash", {}),
-        ]:
-            case = name if name not in report else f"{name} again"
-            turns, report[case] = await run(name, arguments)
-            report[case] = plain(report[case])
-            if case == "shop__greet":
-                assert turns[0] == turns[1]
-                listed = await group.list_tools()
-                assert {tool.name: tool.input_schema for tool in listed} == turns[0], turns[0]
-                report["offered"] = list(turns[0])
-            elif case == "spare__lend":
+        for case, (name, arguments) in CASES.items():
+            turns, got = await run(name, arguments)
+            report[case] = plain(got)
+            if case == "a text":
+                listed = {tool.name: tool.input_schema for tool in await group.list_tools()}
+                assert turns == [listed, listed], turns
+                report["offered"] = list(listed)
+            elif case == "a server that goes away before the call":
                 report["no longer offered"] = [name for name in turns[0] if name not in turns[1]]
         report["asked"] = asked.copy()
         asked.clear()
