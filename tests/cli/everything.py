@@ -60,8 +60,8 @@ def environment(name: str) -> str:
 
 @server.tool
 async def hang(path: str) -> None:
-    """Say so by writing to the FIFO at *path*, and never return."""
-    await Path(path).write_text("hanging")
+    """Write the id of this process to the FIFO at *path*, and never return."""
+    await Path(path).write_text(str(os.getpid()))
     await sleep_forever()
 
 

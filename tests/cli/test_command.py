@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
@@ -21,6 +22,7 @@ from starlette.responses import Response
 from mcp_host import errors
 from mcp_host.cli.commands import COMMANDS, progress_line
 from mcp_host.cli.output import ExitCode
+from mcp_host.cli.signals import ended_by_signals
 from mcp_host.types import ProgressNotificationParams
 from tests.asgi import serving
 from tests.cli import everything, scripted_child
@@ -465,8 +467,11 @@ def test_a_bug_in_the_command_is_exit_code_70(url: str, capsys: Captured, monkey
     assert json.loads(out) == {"error": {"type": "KeyError", "message": "'tools'", "exitCode": 70}}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="FIFOs and SIGINT are POSIX's")
-def test_ctrl_c_ends_a_call_with_130_and_without_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="FIFOs and these signals are POSIX's")
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_server_of_a_call_and_the_command_without_a_traceback(
+    ending: signal.Signals, code: int, tmp_path: Path
+) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -474,6 +479,7 @@ def test_ctrl_c_ends_a_call_with_130_and_without_a_traceback(tmp_path: Path) -> 
     program = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from mcp_host.cli import main
 sys.exit(main())
 """
@@ -482,15 +488,33 @@ sys.exit(main())
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             try:
                 assert select.select([reading], [], [], IN_TIME)[0], "the tool was never called"
-                process.send_signal(signal.SIGINT)
+                process.send_signal(ending)
                 out, err = process.communicate(timeout=IN_TIME)
             finally:
                 process.kill()  # which means nothing to one that has ended
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(os.read(reading, 100)), 0)  # the server has written its id
     finally:
         os.close(reading)
 
-    error = {"type": "KeyboardInterrupt", "message": "interrupted by Ctrl-C", "exitCode": 130}
-    assert (process.returncode, json.loads(out), err) == (130, {"error": error}, b"")
+    assert (process.returncode, err) == (code, b"")
+    if ending == signal.SIGINT:
+        error = {"type": "KeyboardInterrupt", "message": "interrupted by Ctrl-C", "exitCode": 130}
+        assert json.loads(out) == {"error": error}
+
+
+def test_a_signal_that_is_ignored_or_another_thread_changes_nothing() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with ended_by_signals():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    thread = threading.Thread(target=ended_by_signals().__enter__)
+    thread.start()
+    thread.join()
+
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_reader_that_closes_the_output_early_is_no_error() -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from traceback import TracebackException
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,8 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
     ("config.yaml", "extensions:\n  a: [1\n", "config.yaml, line 3, column 1: expected ',' or ']', but got '<stream end>'"),
     ("config.yaml", "extensions:\n\ta: 1\n", "config.yaml, line 2, column 1: found character '\\t' that cannot start any token"),
     ("config.yaml", "a: 1\n---\nb: 2\n", "config.yaml, line 2, column 1: but found another document"),
-    ("config.yaml", "a: *b\n", "config.yaml, line 1, column 4: found undefined alias 'b'"),
+    ("config.yaml", "a: *s3cret\n", "config.yaml, line 1, column 4: found undefined alias"),
+    ("config.yaml", "a: !s3!cret 1\n", "config.yaml, line 1, column 4: found undefined tag handle"),
     ("config.yaml", "a: 1\nb: \x07\n", "config.yaml, line 2, column 4: special characters are not allowed"),
     ("config.yaml", "a: " + "[" * 500, "config.yaml: it nests too deeply"),
     ("config.yaml", "#" * (MAX_YAML + 1), f"config.yaml: it has more than {MAX_YAML} characters, too many for YAML"),
@@ -101,6 +103,12 @@ SERVERS: list[tuple[str, str, str]] = [
     ("mcp.json", '{"url": "https://example.com", "oauth": {"callbackPort": "80"}}',
      "oauth.callbackPort: it must be the number of a port"),
     ("mcp.json", '{"url": "ws://example.com"}', "there is no transport for WebSockets"),
+    ("mcp.json", '{"command": "a", "env": {"T": "\\ud800"}}',
+     "the value of the environment variable 'T' has half of a surrogate pair, which cannot be encoded"),
+    ("mcp.json", '{"url": "https://example.com", "bearer_token_env_var": "sk-s3cret"}',
+     "bearer_token_env_var: it must be the name of a variable of the environment, and cannot be one"),
+    ("mcp.json", '{"url": "https://example.com", "env_http_headers": {"X": "sk-s3cret"}}',
+     "env_http_headers.X: it must be the name of a variable of the environment, and cannot be one"),
     ("config.toml", "[mcp_servers.a]\ncommand = 2026-11-26", "command: it must be text, not date"),
     ("mcp.json", '{"command": "npx -y x"}', "command: command[0] has a space in it, and there is no such program. No shell "
      'splits a command line: write ["npx", ...]; it must be a list of a program and its arguments, like ["uvx", "some-server"]'),
@@ -160,6 +168,17 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(subtests: p
             folder = tmp_path / str(number)
 
             assert list(errors(written(folder, name, text))) == [f"{folder}/{sentence}"]
+
+
+def test_the_frames_of_an_error_do_not_have_the_text_of_the_file(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for text in ('{"mcpServers": {"a": "s3cret", }', '["s3cret"]', '{"mcpServers": ["s3cret"]}', '{"x": "s3cret"}'):
+        with subtests.test(text):
+            path = written(tmp_path, "mcp.json", text)
+            with pytest.raises(ConfigError) as caught:
+                read_servers(path)
+
+            report = TracebackException.from_exception(caught.value, capture_locals=True)
+            assert "s3cret" not in str([frame.locals for frame in report.stack[1:]])  # without that of this test
 
 
 def test_a_server_that_cannot_be_used_says_why_and_the_others_of_its_file_stay(

@@ -87,8 +87,18 @@ def test_a_secret_is_in_no_repr_and_no_error(
         timeout=secret,
         disabled=[secret],
     )
-    fine = entry(folder, dialect, command="a", args=[form], env={"T": secret.replace("$", "").replace("%", "")})
-    said = [repr(literal), repr(server), repr(fine), literal.warnings, literal.problem, server.warnings, server.problem]
+    plain = secret.replace("$", "").replace("%", "")
+    fine = entry(folder, dialect, command="a", args=[form], env={"T": plain})
+    said: list[object] = [repr(entry(folder, dialect, command="a", args=["--token", plain]).expand()).replace(plain, secret)]
+    said += [
+        repr(literal),
+        repr(server),
+        repr(fine),
+        literal.warnings,
+        literal.problem,
+        server.warnings,
+        server.problem,
+    ]
     for each in (literal, server, fine):
         try:
             expanded = each.expand({"V": secret})

@@ -16,6 +16,7 @@ from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.models import approver, make_model
 from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_failure, print_json, text_of
+from mcp_host.cli.signals import ended_by_signals
 from mcp_host.errors import InvalidToolOutput, ServerError
 
 __all__ = ["main"]
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:
-            return _run(argv)
+            with ended_by_signals():
+                return _run(argv)
         except (Exception, KeyboardInterrupt) as exc:
             if isinstance(exc.__cause__, BrokenPipeError):  # a sampling handler that prints
                 raise exc.__cause__ from None

@@ -34,6 +34,8 @@ _STRING = r'"(?:\\.|[^"\\\n])*"'
 _COMMENTS = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_YAML_NAME = re.compile(r"\b(alias|tag handle) .*", re.DOTALL)
+"""What a message of PyYAML repeats of the file: a password without quotes may begin with ``*`` or ``!``."""
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
@@ -241,7 +243,8 @@ def _parse_yaml(path: Path, text: str) -> _Parsed | ConfigError:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark
         line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)
-        return ConfigError(escaped(exc.problem or "its syntax is wrong"), path=path, line=line, column=column)
+        problem = _YAML_NAME.sub(r"\1", exc.problem or "its syntax is wrong")
+        return ConfigError(escaped(problem), path=path, line=line, column=column)
     except yaml.reader.ReaderError as exc:
         line = text.count("\n", 0, exc.position) + 1
         return ConfigError(exc.reason, path=path, line=line, column=exc.position - text.rfind("\n", 0, exc.position))

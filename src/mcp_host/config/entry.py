@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
@@ -39,7 +39,7 @@ class ExpandedServer:
 
     transport: Transport
     oauth: OAuthSettings | None
-    shown: str
+    shown: str = field(repr=False)  # arguments and URLs may have secrets without a variable
     digest: str
     warnings: tuple[str, ...] = ()
 
@@ -200,12 +200,14 @@ class _Expander:
 
     def _stdio(self, server: StdioServer) -> Stdio:
         env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
-        reason = ""
+        reason, field = "", None
         try:
             return Stdio([server.command, *server.args], env=env or None, cwd=self._cwd(server.cwd))
-        except TypeError as exc:  # it quotes no argument
+        except TypeError as exc:  # it quotes no argument, and nor does the other
+            reason, field = str(exc), "command"
+        except ValueError as exc:  # it names what cannot be encoded
             reason = str(exc)
-        raise self._entry.error(reason, "command")
+        raise self._entry.error(reason, field)
 
     def _cwd(self, cwd: str | None) -> str | None:
         workspace = self._values.workspace

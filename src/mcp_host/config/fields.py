@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,6 +13,9 @@ from mcp_host.transports._http.secret import Secret
 
 Notes: TypeAlias = list[str]
 """Where a reader writes what a user should know."""
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][\w().]*", re.ASCII)  # Windows has ProgramFiles(x86)
 
 
 class Unreadable(Exception):
@@ -101,7 +105,7 @@ def mapping(at: str, value: object, notes: Notes) -> dict[str, Value]:
 
 def variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
     """Names of variables that have to be set."""
-    return {name: EnvironmentVariable(name) for name in _names(at, value, notes)}
+    return {name: EnvironmentVariable(_variable(at, name)) for name in _names(at, value, notes)}
 
 
 def optional_variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
@@ -111,16 +115,17 @@ def optional_variables(at: str, value: object, notes: Notes) -> dict[str, Value]
     names = [item.get("name") if isinstance(item, dict) else item for item in value]
     if any(isinstance(item, dict) and item.get("source", "local") != "local" for item in value):
         raise Unreadable(f"{at}: only variables of the source 'local' are supported")
-    return {name: EnvironmentVariable(name, optional=True) for name in _names(at, names, notes)}
+    return {name: EnvironmentVariable(_variable(at, name), optional=True) for name in _names(at, names, notes)}
 
 
 def headers_of_variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
     """The names of headers, with the variables that have their values."""
-    return {name: EnvironmentVariable(plain(f"{at}.{name}", of, notes)) for name, of in _object(at, value).items()}
+    named = {name: (f"{at}.{name}", of) for name, of in _object(at, value).items()}
+    return {name: EnvironmentVariable(_variable(at, plain(at, of, notes))) for name, (at, of) in named.items()}
 
 
 def bearer_variable(at: str, value: object, notes: Notes) -> dict[str, Value]:
-    return {"Authorization": EnvironmentVariable(plain(at, value, notes), prefix="Bearer ")}
+    return {"Authorization": EnvironmentVariable(_variable(at, plain(at, value, notes)), prefix="Bearer ")}
 
 
 def tools(at: str, value: object, notes: Notes) -> frozenset[str] | None:
@@ -188,6 +193,13 @@ def refused(reason: str) -> Key:
 
 def names_of_servers(at: str, value: object, notes: Notes) -> frozenset[str]:
     return frozenset(_names(at, value, notes))
+
+
+def _variable(at: str, name: str) -> str:
+    """*name*, if variables have such names. It is not repeated otherwise: many who write here a token mean the variable."""
+    if not _VARIABLE.fullmatch(name):
+        raise Unreadable(f"{at}: it must be the name of a variable of the environment, and cannot be one")
+    return name
 
 
 def _names(at: str, value: object, notes: Notes) -> list[str]:

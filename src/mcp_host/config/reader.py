@@ -58,7 +58,11 @@ def read_servers(
     """
     check_dialect(dialect)
     place = path if isinstance(path, FoundFile) else place_of(Path(path))
-    return servers_of(place, read_document(place.path), dialect=dialect, scope=scope)
+    try:
+        return servers_of(place, read_document(place.path), dialect=dialect, scope=scope)
+    except ConfigError as exc:
+        error = exc.with_traceback(None)  # its frames have the text of the file, and reports of errors may show them
+    raise error
 
 
 def check_dialect(dialect: str | None) -> None:
