@@ -226,6 +226,14 @@ async def test_a_second_question_in_the_same_conversation_is_answered_by_itself(
     assert called(result) == [ToolCall("add", {"a": 2, "b": 2})]
 
 
+async def test_the_tools_of_a_group_are_found_by_their_own_names() -> None:
+    group = [tool.model_copy(update={"name": f"calculator__{tool.name}"}) for tool in TOOLS]
+
+    answer = await arithmetic(asking(user("1 + 2"), tools=group))
+
+    assert called(answer) == [ToolCall("calculator__add", {"a": 1, "b": 2})]
+
+
 async def test_the_operands_have_the_names_of_the_tools_parameters() -> None:
     tool = Tool(name="add", input_schema={"properties": {"left": {}, "right": {}}})
 

@@ -62,7 +62,9 @@ class Plan:
 
     def __init__(self, request: SamplingRequest) -> None:
         self.calls: list[ToolCall] = []
-        self._tools = {tool.name: tool for tool in request.tools if request.may_use_tools}
+        tools = request.tools if request.may_use_tools else ()
+        own_names = {tool.name.rpartition("__")[2]: tool for tool in tools}  # a group has calculator__add
+        self._tools = own_names | {tool.name: tool for tool in tools}
         blocks = [block for message in request.messages for block in message.content]
         results = {block.tool_use_id: block for block in blocks if isinstance(block, ToolResultContent)}
         uses = [use for message in request.messages for use in message.tool_uses]
@@ -86,10 +88,11 @@ class Plan:
         raise ValueError(f"{SKILL}, and cannot read {ast.unparse(node)}")
 
     def _calculate(self, name: str, first: float, second: float) -> float | None:
-        properties = self._tools[name].input_schema.get("properties") if name in self._tools else None
-        if not isinstance(properties, dict) or len(properties) != 2:
+        tool = self._tools.get(name)
+        properties = None if tool is None else tool.input_schema.get("properties")
+        if tool is None or not isinstance(properties, dict) or len(properties) != 2:
             raise ValueError(f"I only plan arithmetic, and need a tool {name} for two numbers to carry it out")
-        call = ToolCall(name, dict(zip(properties, (first, second), strict=True)))
+        call = ToolCall(tool.name, dict(zip(properties, (first, second), strict=True)))
         for done, result in self._done:
             if done == call:
                 number = float(result.text) if NUMBER.fullmatch(result.text) and not result.is_error else math.nan
