@@ -161,7 +161,8 @@ NO_FILES = frozenset({"sampling/createMessage", "elicitation/create", "roots/lis
     *("resources/subscribe", "logging/setLevel", "prompts/get", "server/discover", "subscriptions/listen"),
     *("notifications/cancelled", "notifications/initialized", "notifications/progress", "application/json"),
     *("text/event-stream", "resources/read", "completion/complete"),
-    *("/back", "/skip", "/view", "/decline", "/cancel", "/clear", "/quit"),
+    *("/back", "/skip", "/view", "/decline", "/cancel", "/clear", "/quit", "/servers", "/tools"),
+    "mcp.json",  # of a user
 }
 """Methods of the protocol, media types and what is typed into a form: they look like paths."""
 

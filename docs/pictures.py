@@ -1,6 +1,6 @@
 """Write docs/pictures/*.svg, light and dark: ``python docs/pictures.py``.
 
-Each is the screen of an example in a pseudo-terminal, at a moment when it waits for a key.
+Each is the screen of an example, or of the command, in a pseudo-terminal, at a moment when it waits for a key.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import select
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import dropwhile, groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeAlias
 
 import pyte
@@ -55,26 +56,77 @@ EXAMPLES: Mapping[str, Sequence[Step]] = {
 }
 """The examples, with their arguments, and what is typed into each."""
 
+TOOL = "May your client call it? [y/s/v/N] "
+COMMANDS: Mapping[str, Sequence[Step]] = {
+    "chat --config mcp.json --approve-servers --model arithmetic": [
+        Step(FIELD, "What is 12.5 * 4?\n"),
+        Step(TOOL, "y\n"),
+        Step(FIELD, "", "chat-servers"),
+    ]
+}
+"""The arguments of ``mcp-host``, in a folder with `FILES`, and what is typed into each."""
+
+FILES = {
+    "mcp.json": """{"mcpServers": {
+        "calculator": {"command": "python", "args": ["calculator.py"]},
+        "notes": {"command": "python", "args": ["notes.py"]},
+        "files": {"command": "no-such-program"}
+    }}""",
+    "calculator.py": """
+from mcp_host.testing import Server
+server = Server("calculator", version="2.1.0")
+
+@server.tool
+def multiply(a: float, b: float) -> float:
+    "Multiply two numbers."
+    return a * b
+
+server.run_stdio()
+""",
+    "notes.py": """
+from mcp_host.testing import Server
+server = Server("Notes of Ada", version="1.4.2")
+server.tool(lambda text: text, name="add_note")
+server.run_stdio()
+""",
+}
+
 
 def pictures() -> Iterator[tuple[str, str]]:
     """The name and the content of each file."""
     for example, steps in EXAMPLES.items():
         program, *arguments = example.split()
-        for name, rows in run([sys.executable, str(ROOT / "examples" / program), *arguments], steps):
-            for theme, colors in THEMES.items():
-                yield f"{name}-{theme}.svg", draw(rows, colors)
+        yield from themes(run([sys.executable, str(ROOT / "examples" / program), *arguments], steps))
+    with TemporaryDirectory() as folder:
+        for name, text in FILES.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        for words, steps in COMMANDS.items():
+            yield from themes(run([sys.executable, "-m", "mcp_host", *words.split()], steps, folder))
+
+
+def themes(screens: Iterable[tuple[str, Sequence[Row]]]) -> Iterator[tuple[str, str]]:
+    """Each of the *screens* in all colors."""
+    for name, rows in screens:
+        for theme, colors in THEMES.items():
+            yield f"{name}-{theme}.svg", draw(rows, colors)
 
 
 # The program
 
 
-def run(command: Sequence[str], steps: Sequence[Step]) -> Iterator[tuple[str, Sequence[Row]]]:
-    """The name of each picture, and its rows. The cursor is behind the last one."""
+def run(
+    command: Sequence[str], steps: Sequence[Step], folder: str | None = None
+) -> Iterator[tuple[str, Sequence[Row]]]:
+    """The name of each picture, and its rows. The cursor is behind the last one. What is kept is kept in *folder*, if there is one."""
     keyboard, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (ROWS, COLUMNS))
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LC_ALL")}
+    if folder is not None:
+        inherited["XDG_STATE_HOME"] = folder
+        inherited["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}"
     with subprocess.Popen(
         command,
+        cwd=folder,
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

@@ -76,9 +76,9 @@ MAY_IMPORT = {
         *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "transports", "types", "version"),
     },
     "cli": {
-        *("auth", "client", "config", "elicitation", "errors", "json_schema", "limits", "locked_file", "mcp_host"),
-        *("protocol", "providers", "sampling", "server_names", "terminal", "testing", "tool_changes", "transports"),
-        *("types", "version"),
+        *("auth", "client", "config", "elicitation", "errors", "group", "json_schema", "limits", "locked_file"),
+        *("mcp_host", "proposed_server", "protocol", "providers", "sampling", "server_names", "terminal", "testing"),
+        *("tool_changes", "transports", "types", "version"),
     },
     "__main__": {"cli"},
 }

@@ -131,8 +131,8 @@ def test_an_answer_streams_and_a_call_is_approved_and_shown(
     assert screen.rows == [
         f"{MODEL}, with the tools of",
         f'    {url} (calls itself "desk 1.0.0")',
-        "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end",
-        "it.",
+        "Ctrl-C stops an answer. /servers and /tools show what there is. /clear forgets",
+        "the conversation. /quit and Ctrl-D end it.",
         "> What is 1 + 2?",
         "    Let me see.",
         '    calls         add {"a": 1, "b": 2}',

@@ -102,7 +102,7 @@ STRUCTURED = {"result": {"content": [], "structuredContent": {"n": 1, "s": "\x1b
 OTHERS = {"result": {"content": [{"type": "resource", "resource": {"uri": "a:b", "blob": "AAAA"}}, {"type": "hologram"}, {"type": "audio", "data": "AA", "mimeType": "audio/ogg"}]}}  # fmt: skip
 FAILED = "mcp-host: the tool reported an error\n  | the printer\n  | is on \\x1b[2Jfire\n"
 PRINTED: list[tuple[str, list[str], int, str, str]] = [
-    ("no tools", ["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})], 0, "This server offers no tools.\n", ""),
+    ("no tools", ["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})], 0, "No tools are offered.\n", ""),
     ("the result of a call", ["call", URL, "add", '{"a": 2, "b": 3}'], 0, "5\n", ""),
     ("all kinds of content", ["call", URL, "contents"], 0, "text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n", ""),
     ("what controls a terminal", ["call", URL, everything.EVIL], 0, "\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", ""),

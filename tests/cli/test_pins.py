@@ -120,7 +120,7 @@ def test_a_tool_that_has_changed_is_blocked_although_the_file_cannot_be_written(
     shop.describe(POISON)
 
     code, out, err = run(*tools)
-    assert (code, out, called(shop, file)) == (8, "This server offers no tools.\n", 8)
+    assert (code, out, called(shop, file)) == (8, "No tools are offered.\n", 8)
     assert f"warning: {shop.url}: the tool pins cannot be saved in {file}: " in err
 
 

@@ -31,6 +31,11 @@ SERVER is the URL of a server. To start a server instead, leave it out and put
 the command last, after --
 """
 
+SERVERS = """\
+With --config FILE, the servers are those of a file such as mcp.json, which you
+have for another host. Their tools are called like github__create_issue.
+"""
+
 ARGUMENTS = """\
 ARGUMENT is one of
   key=text     a value, read by the schema of the tool: 3 is a number where it
@@ -60,10 +65,15 @@ class Command(NamedTuple):
     words: str = ""
     """What else may follow, if anything."""
 
-    @property
-    def synopsis(self) -> str:
-        """What the usage shows after SERVER."""
-        return f"{self.operand} {'[ARGUMENT ...]' if self.arguments else self.words}".strip()
+    def usage(self, verb: str) -> str:
+        """The ways to write the command *verb*."""
+        rest = f" {self.operand} {'[ARGUMENT ...]' if self.arguments else self.words}".rstrip()
+        ways = [f"SERVER{rest}" if self.server else rest.strip()]
+        if self.program and self.server:
+            ways.append(f"{rest} -- COMMAND [ARG ...]".strip())
+        if verb in TAKE_CONFIG:
+            ways.append(f"--config FILE{rest}")
+        return "\n       ".join(f"{NAME} {verb} [options] {way}".rstrip() for way in ways)
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -76,7 +86,8 @@ COMMANDS: Mapping[str, Command] = {
         "list the tools of a server",
         """\
 tools https://example.com/mcp
-tools -- npx -y @modelcontextprotocol/server-everything""",
+tools -- npx -y @modelcontextprotocol/server-everything
+tools --config mcp.json""",
     ),
     "call": Command(
         "call a tool of a server",
@@ -84,6 +95,7 @@ tools -- npx -y @modelcontextprotocol/server-everything""",
 call https://example.com/mcp echo message=hi
 call https://example.com/mcp echo '{"message": "hi"}'
 call get-sum a=2 b=3 -- npx -y @modelcontextprotocol/server-everything
+call --config mcp.json files__read_file path=notes.txt
 call solve 'problem=2 * (3 + 4)' --model anthropic:claude-sonnet-5 -- python examples/calculator_server.py""",
         operand="TOOL",
         arguments=True,
@@ -117,6 +129,7 @@ complete completable-prompt name= department=Sales -- npx -y @modelcontextprotoc
         "talk to a model that uses the tools of a server",
         """\
 chat https://example.com/mcp --model anthropic:claude-sonnet-5
+chat --config mcp.json --model anthropic:claude-sonnet-5
 chat --model ollama:llama3 --system 'Be brief.' -- npx -y @modelcontextprotocol/server-everything
 echo 'What is 12.5 * 4?' | mcp-host chat --yes --model arithmetic -- python examples/calculator_server.py""",
     ),
@@ -162,6 +175,14 @@ pins pins.json forget https://example.com/mcp""",
     "servers": Command("show and change the servers in your file", "servers list", server=False),
 }
 
+TAKE_CONFIG = frozenset({"tools", "call", "chat", "inspect"})
+"""The commands with ``--config``."""
+OF_ONE_SERVER = (
+    *("header", "verify", "cert", "key", "uds", "env", "era", "pins", "client_id", "client_secret_env", "redirect_uri"),
+    *("issuer", "issuer_alias", "shared_resource", "authorization_param", "scope"),
+)
+"""Options that say something of the server on the command line."""
+
 TAKE_MODEL = frozenset({"demo", "call", "read", "prompt", "chat"})
 """The commands with ``--model``."""
 
@@ -201,6 +222,12 @@ OUTPUT_HELP = {
     ),
 }
 
+CONFIG_HELP = "use the servers of this file, of any host: JSON, TOML or YAML"
+APPROVE_SERVERS_HELP = (
+    "start the servers of --config that need your consent, and connect to them, without asking you; it is remembered until they"
+    " change"
+)
+
 VERBOSE_HELP = "print what the server logs, its stderr, each step of a login, and what the model's provider says of failures, to stderr"
 
 ALLOW_HELP = "let the server use the model without asking you; arithmetic never asks"
@@ -224,11 +251,13 @@ ERA_HELP = (
 
 
 class Options(argparse.Namespace):
-    """One command, as it was given. *url* is None where *command* starts the server."""
+    """One command, as it was given. *url* is None where *command* starts the server, or *config* has the servers."""
 
     verb: str
     command: Sequence[str]
     url: str | None
+    config: Path | None
+    approve_servers: bool
     header: list[tuple[str, str]]
     verify: Path | bool
     cert: Path | None
@@ -283,8 +312,9 @@ def parse(argv: Sequence[str]) -> Options:
         _check_command(options.command, command, parser)
     operands: list[str] = options.operands
     if command.server:
-        options.url = None if options.command else _take_url(operands, command, parser)
-        _check_options(options, parser)
+        is_url = options.config is None and not options.command
+        options.url = _take_url(operands, command, parser) if is_url else None
+        _check_options(options, operands, parser)
     for operand in operands:
         if SURROGATE.search(operand):
             parser.error(f"{quoted(operand)} is not UTF-8")
@@ -311,7 +341,14 @@ def _check_command(words: Sequence[str], command: Command, parser: Parser) -> No
         parser.error(f"{words[0]!r} is a URL, which goes without --: a command comes after that")
 
 
-def _check_options(options: Options, parser: Parser) -> None:
+def _check_options(options: Options, operands: Sequence[str], parser: Parser) -> None:
+    if options.config is not None:
+        if options.command or any(map(URL.match, operands[:1])):
+            parser.error("--config has the servers: leave out the URL, or the command after --")
+        for name in OF_ONE_SERVER:
+            if getattr(options, name, None) != parser.get_default(name):
+                option = "no-verify" if name == "verify" and not options.verify else name.replace("_", "-")
+                parser.error(f"--{option} is for a server on the command line, and not for those of --config")
     for is_wrong, problem in _contradictions(options):
         if is_wrong:
             parser.error(problem)
@@ -324,6 +361,7 @@ def _contradictions(options: Options) -> Iterator[tuple[object, str]]:
         options.command and not COMMANDS[options.verb].program,
         "only a URL needs a login; a program gets its secrets by --env",
     )
+    yield options.approve_servers and options.config is None, "--approve-servers is for those of --config"
     yield options.header and is_program, "headers are for a URL; a command takes --env"
     yield options.env and not is_program, "--env is for a command; a URL takes --header"
     for name in ("cert", "key", "uds"):
@@ -436,20 +474,15 @@ def _examples(*lines: str) -> str:
 
 def _parser(verb: str) -> Parser:
     command = COMMANDS[verb]
-    usage = f"{NAME} {verb} [options] {command.synopsis}".rstrip()
-    if command.server:
-        rest = f" {command.synopsis}".rstrip()
-        usage = f"{NAME} {verb} [options] SERVER{rest}"
-        if command.program:
-            usage += f"\n       {NAME} {verb} [options]{rest} -- COMMAND [ARG ...]"
     notes = (
         TARGET if command.server and command.program else "",
+        SERVERS if verb in TAKE_CONFIG else "",
         ARGUMENTS if command.arguments else "",
         _examples(*command.examples.splitlines()),
     )
     parser = Parser(
         prog=f"{NAME} {verb}",
-        usage=usage,
+        usage=command.usage(verb),
         description=f"{command.about[0].upper()}{command.about[1:]}.",
         epilog="\n".join(filter(None, notes)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -459,13 +492,13 @@ def _parser(verb: str) -> Parser:
     parser.set_defaults(no_login=False, paste=False, use_device_code=False)
     parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, issuer_alias=[], scope=[])
     parser.set_defaults(redirect_uri=None, authorization_param=[])
-    parser.set_defaults(verify=True, cert=None, key=None, uds=None)
+    parser.set_defaults(verify=True, cert=None, key=None, uds=None, config=None, approve_servers=False)
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
         parser.add_argument("--shared-resource", action="append", default=[], metavar="URL", help=SHARED_HELP)
     if command.server and verb not in ("logout", "whoami"):
-        _add_server_options(parser, program=command.program)
+        _add_server_options(parser, program=command.program, config=verb in TAKE_CONFIG)
     if verb in TAKE_MODEL:
         _add_model_options(parser, verb)
     add = parser.add_argument
@@ -490,8 +523,11 @@ def _add_output_options(parser: Parser, *, json: bool) -> None:
     add("--verbose", "-v", action="store_true", help=VERBOSE_HELP)
 
 
-def _add_server_options(parser: Parser, *, program: bool) -> None:
+def _add_server_options(parser: Parser, *, program: bool, config: bool) -> None:
     add = parser.add_argument
+    if config:
+        add("--config", type=Path, metavar="FILE", help=CONFIG_HELP)
+        add("--approve-servers", action="store_true", help=APPROVE_SERVERS_HELP)
     add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
     add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
     add("-H", "--header", type=_headers, action="extend", default=[], metavar="NAME=VALUE", help=HEADER_HELP)

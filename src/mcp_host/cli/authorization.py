@@ -73,7 +73,7 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
         return OAuth(
             tokens=FileTokens(tokens_file()),
             registration=Dynamic(NAME) if client is None else client,
-            login=_login(options, asking),
+            login=login_of(options, asking),
             issuer_aliases=dict(options.issuer_alias),
             shared_resources=options.shared_resource,
             authorization_params=dict(options.authorization_param),
@@ -129,7 +129,8 @@ def _secret(options: Options) -> str | None:
     return secret
 
 
-def _login(options: Options, asking: Asking) -> Login | OnDevice:
+def login_of(options: Options, asking: Asking) -> Login | OnDevice:
+    """How a person logs in, within *asking*."""
     if options.paste:
         return _InTerminal(login_by_paste(redirect_uri=options.redirect_uri), asking)
     if options.use_device_code:
@@ -191,8 +192,8 @@ class _NoLogin:
     """No login: `explaining` tells the person which command to use."""
 
     def __init__(self, options: Options) -> None:
-        self._url = _shown_url(options)
+        self._server = "this server" if options.url is None else shown(options.url)
         self._why = "--no-login was given" if options.no_login else "there is no terminal to ask in"
 
     def open(self, preferred: str | None) -> AbstractAsyncContextManager[Redirection]:
-        raise LoginFailed(f"{self._url} needs a login, and {self._why}")
+        raise LoginFailed(f"{self._server} needs a login, and {self._why}")

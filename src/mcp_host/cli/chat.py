@@ -1,4 +1,4 @@
-"""The command `chat`: a conversation with a model that uses the tools of a server.
+"""The command `chat`: a conversation with a model that uses the tools of a server, or of those of a file.
 
 At a terminal, the event loop runs in a thread of its own. So the connection stays alive while the main thread waits in
 `input` for the next line. Ctrl-C also reaches the main thread, which then stops the turn and nothing else.
@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
@@ -25,14 +25,17 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import Model
+from mcp_host.cli.commands import show_item
 from mcp_host.cli.connection import connected
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import ExitCode, Printer, UsageError, print_aside, print_failure
+from mcp_host.cli.output import INDENT, ExitCode, Printer, UsageError, print_aside, print_failure
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
 from mcp_host.errors import ConnectionClosed, McpError
+from mcp_host.group import ClientGroup, ServerStatus
+from mcp_host.group.instructions import instructions_of_all
 from mcp_host.limits import Limits
 from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling import Approvals, LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
@@ -58,8 +61,11 @@ RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
 
 PROMPT = "> "
-HELP = "Ctrl-C stops an answer. /clear forgets the conversation. /quit and Ctrl-D end it."
-COMMAND = re.compile(r"/\w*")  # any other, such as /help or a mistyped one: it is not sent to the model
+HELP = (
+    "Ctrl-C stops an answer. /servers and /tools show what there is. /clear forgets the conversation. /quit and Ctrl-D"
+    " end it."
+)
+COMMAND = re.compile(r"/\w*|/login .*")  # any other, such as /help or a mistyped one: it is not sent to the model
 CTRL_C_HINT = "Ctrl-C again or Ctrl-D ends the conversation."
 SIGNAL_DELAY = 0.2  # seconds; a wait does not end by a signal that came just before it, or to another thread
 MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and can stop it
@@ -131,19 +137,30 @@ async def _open_chat(options: Options) -> AsyncIterator[Chat]:
     if sys.stdin.isatty():
         elicitation = Elicitation(form=chat.with_keyboard(fill_in_terminal), url=chat.with_keyboard(open_in_browser))
     sampling = Sampling(with_tools=chat.answer_server, approve=chat.approve)
-    async with connected(
-        options, sampling=sampling, elicitation=elicitation, restart=True, show=chat.show_aside, asking=chat.login
-    ) as client:
-        chat.client = client
+    async with _connected(chat, options, sampling, elicitation) as chat.client:
         if sys.stdin.isatty():
             transcript.note(f"{options.model}, with the tools of")
-            transcript.server(client.name, client.server_info)
+            chat.show_servers(since=False)
             transcript.note(HELP)
         await chat.begin_prompt()
         try:
             yield chat
         finally:
             transcript.resume()
+
+
+def _connected(
+    chat: Chat, options: Options, sampling: Sampling, elicitation: Elicitation | None
+) -> AbstractAsyncContextManager[Client | ClientGroup]:
+    connect: Callable[..., AbstractAsyncContextManager[Client | ClientGroup]] = partial(connected, restart=True)
+    if options.config is not None:
+        from mcp_host.cli.group import opened  # here, because importing it takes a while
+        from mcp_host.cli.inputs import ask_for_input
+
+        ask_input = chat.with_keyboard(ask_for_input)
+        ask = chat.with_keyboard(ask_in_terminal)
+        connect = partial(opened, on_status=chat.show_status, ask=ask, ask_input=ask_input)
+    return connect(options, sampling=sampling, elicitation=elicitation, show=chat.show_aside, asking=chat.login)
 
 
 # The person
@@ -160,13 +177,18 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
             case "/clear":
                 chat.messages.clear()
             case command if COMMAND.fullmatch(command):
-                Printer(sys.stderr).line(HELP, "dim")
+                _run(chat, portal, chat.command, command)
             case prompt:
-                with _stopped_by_ctrl_c(chat, portal):
-                    turn = portal.start_task_soon(chat.turn, prompt)
-                    _wait(turn)
-                    turn.result()
-                    print(file=sys.stderr)
+                _run(chat, portal, chat.turn, prompt)
+                print(file=sys.stderr)
+
+
+def _run(chat: Chat, portal: BlockingPortal, act: Callable[[str], Awaitable[object]], line: str) -> None:
+    """Do what a line asks for. Ctrl-C stops it."""
+    with _stopped_by_ctrl_c(chat, portal):
+        acting = portal.start_task_soon(act, line)
+        _wait(acting)
+        acting.result()
 
 
 def read_line(prompt: str) -> str:
@@ -206,7 +228,7 @@ def _stopped_by_ctrl_c(chat: Chat, portal: BlockingPortal) -> Iterator[None]:
 class Chat:
     """A conversation. *client* is set before the first turn."""
 
-    client: Client
+    client: Client | ClientGroup
 
     def __init__(self, make: Callable[..., Model], transcript: Transcript, options: Options) -> None:
         self.messages: list[SamplingMessage] = []
@@ -223,6 +245,7 @@ class Chat:
         self._runs_calls = False  # those of its answer
         self._call_scopes: set[CancelScope] = set()  # of these calls, and of the question about one
         self._stopped = False
+        self._shown: dict[str, ServerStatus] = {}  # what the person has seen of each server of a file
 
     async def turn(self, prompt: str) -> ExitCode:
         """Answer *prompt*, and print what happens. Returns `ExitCode.OK` only if the answer is complete.
@@ -234,16 +257,14 @@ class Chat:
         failure: Exception | None = None
         result: LoopResult | None = None
         user_message = UserMessage(prompt)
-        self._said, self._runs_calls, self._stopped = "", False, False
-        self._keyboard.release()
-        self._transcript.resume()
+        self._end_prompt()
         with CancelScope() as self._turn_scope:
             try:
                 result = await run_tool_loop(
                     self._ask,
                     messages=[*self.messages, user_message],
-                    tools=[_StoppableTools(self)],
-                    system_prompt=self._options.system,
+                    tools=[_stoppable(self)],
+                    system_prompt=self._system_prompt(),
                     max_tokens=self._options.max_tokens,
                     approve=self._approve_call,
                     max_tools=self._options.max_tools,
@@ -274,6 +295,32 @@ class Chat:
             code = ExitCode.INTERRUPTED
         await self.begin_prompt()
         return code
+
+    async def command(self, line: str) -> None:
+        """Do what the person asks for with a slash."""
+        self._end_prompt()
+        word, _, name = line.partition(" ")
+        with CancelScope() as self._turn_scope:
+            try:
+                match word:
+                    case "/servers":
+                        self.show_servers()
+                    case "/tools":
+                        await self._show_tools()
+                    case "/login" if isinstance(self.client, ClientGroup):
+                        await self.client.log_in(name.strip())
+                    case _:
+                        self._transcript.note(HELP)
+            except McpError as exc:
+                self.show_failure(exc)
+        self._turn_scope = None
+        await self.begin_prompt()
+
+    def _end_prompt(self) -> None:
+        """The person has typed a line: undo `begin_prompt`."""
+        self._said, self._runs_calls, self._stopped = "", False, False
+        self._keyboard.release()
+        self._transcript.resume()
 
     async def begin_prompt(self) -> None:
         """Leave the keyboard to the person when no question is open any more. The next turn takes it back."""
@@ -341,6 +388,47 @@ class Chat:
         """Send a request of the server to the model."""
         self._transcript.server_asks(request)
         return await self._model(request)
+
+    def show_servers(self, *, since: bool = True) -> None:
+        """Print which servers there are, and what is known about each."""
+        if not isinstance(self.client, ClientGroup):
+            self._transcript.server(self.client.name, self.client.server_info)
+            return
+        clients = self.client.clients
+        for status in self.client.status().values():
+            info = clients[status.name].server_info if status.state == "ready" else None
+            self._shown[status.name] = status
+            self._transcript.status(status, info, since=since)
+
+    async def show_status(self, status: ServerStatus) -> None:
+        """Print what has changed about a server of a file, unless it has changed again."""
+        shown = self._shown.get(status.name)
+        if shown is None or not isinstance(self.client, ClientGroup):
+            return  # the person will see it at the beginning
+        is_news = (status.state, status.restarts) != (shown.state, shown.restarts)
+        if is_news and self.client.status()[status.name] == status:
+            self._shown[status.name] = status
+            self._transcript.status(status)
+
+    async def _show_tools(self) -> None:
+        tools = await self.client.list_tools()
+        printer = self._transcript.printer
+
+        def show() -> None:
+            for tool in tools:
+                show_item(printer, tool, indent=len(INDENT))
+            if not tools:
+                printer.line("No tools are offered.", "dim")
+
+        self._transcript.aside(show)
+
+    def _system_prompt(self) -> str | None:
+        """What the person has given, and what the servers say about their use, quoted as theirs."""
+        client = self.client
+        said = client.instructions
+        if said and isinstance(client, Client):
+            said = instructions_of_all({client.name: said})
+        return "\n\n".join(filter(None, [self._options.system, said])) or None
 
     def show_aside(self, text: str) -> None:
         """Print what the server logs."""
@@ -410,17 +498,14 @@ class _StoppableTools:
     """The tools of a conversation's server. A call that the person stops has a result."""
 
     chat: Chat
+    client: Client | ClientGroup
 
     @property
     def name(self) -> str:
-        return self.chat.client.name
-
-    @property
-    def server_info(self) -> Implementation:
-        return self.chat.client.server_info
+        return self.client.name
 
     async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
-        return await self.chat.client.list_tools(timeout=timeout)
+        return await self.client.list_tools(timeout=timeout)
 
     async def call_tool(
         self,
@@ -432,8 +517,35 @@ class _StoppableTools:
     ) -> CallToolResult:
         with self.chat.stoppable_call():
             try:
-                return await self.chat.client.call_tool(name, arguments, timeout=timeout, caller=caller)
+                return await self.client.call_tool(name, arguments, timeout=timeout, caller=caller)
             except ConnectionClosed as exc:  # the model is not told why: how the server ended is for the person
                 self.chat.show_failure(exc)
                 raise
         return CallToolResult(content=[TextContent(text=STOPPED)], is_error=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfClient(_StoppableTools):
+    client: Client
+
+    @property
+    def server_info(self) -> Implementation:
+        return self.client.server_info
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGroup(_StoppableTools):
+    client: ClientGroup
+    approvals: None = None
+
+    @property
+    def clients(self) -> Mapping[str, Client]:
+        return self.client.clients
+
+    def server_of(self, name: str) -> str:
+        return self.client.server_of(name)
+
+
+def _stoppable(chat: Chat) -> _StoppableTools:
+    client = chat.client
+    return _OfGroup(chat, client) if isinstance(client, ClientGroup) else _OfClient(chat, client)

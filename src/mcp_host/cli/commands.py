@@ -1,4 +1,4 @@
-"""The commands that speak to one server."""
+"""The commands that ask a server for something once: one server, or those of a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
+
+from anyio import create_task_group
 
 from mcp_host.cli.arguments import NAME, TAKE_MODEL, Options
 from mcp_host.cli.connection import connected
@@ -21,12 +23,14 @@ from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.errors import (
     MARGIN,
+    McpError,
     MissingRequiredClientCapability,
     ServerError,
     ToolChanged,
     excerpt,
     quoted,
 )
+from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
@@ -90,24 +94,30 @@ async def run(options: Options) -> Report:
         changes.append(change)  # the file may be read-only, and not have it
         return False
 
-    async with connected(
-        options,
-        sampling=None if model is None else Sampling(with_tools=model, approve=approver(options)),
-        elicitation=_elicitation(),
-        tools=None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep)),
-    ) as client:  # not restarted: a command makes its calls once
-        try:
-            report = await COMMANDS[options.verb](client, options)
-        except MissingRequiredClientCapability as exc:
-            if "sampling" in exc.required_capabilities and options.model is None and options.verb in TAKE_MODEL:
-                exc.add_note(MODEL_MISSING)
-            raise
-        except UsageError:
-            for change in changes:
-                if change.name == options.operand:
-                    raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
-            raise
-        return replace(report, changed=True) if changes and options.verb == "tools" else report
+    sampling = None if model is None else Sampling(with_tools=model, approve=approver(options))
+    pins = None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep))
+    try:
+        report = await _report(options, sampling, pins)
+    except MissingRequiredClientCapability as exc:
+        if "sampling" in exc.required_capabilities and options.model is None and options.verb in TAKE_MODEL:
+            exc.add_note(MODEL_MISSING)
+        raise
+    except UsageError:
+        for change in changes:
+            if change.name == options.operand:
+                raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
+        raise
+    return replace(report, changed=True) if changes and options.verb == "tools" else report
+
+
+async def _report(options: Options, sampling: Sampling | None, pins: ToolPolicy | None) -> Report:
+    if options.config is None:
+        async with connected(options, sampling=sampling, elicitation=_elicitation(), tools=pins) as client:
+            return await COMMANDS[options.verb](client, options)  # not restarted: a command makes its calls once
+    from mcp_host.cli.group import opened  # here, because importing it takes a while
+
+    async with opened(options, sampling=sampling, elicitation=_elicitation()) as group:
+        return await GROUP_COMMANDS[options.verb](group, options)
 
 
 def _elicitation() -> Elicitation | None:
@@ -120,19 +130,19 @@ def _elicitation() -> Elicitation | None:
     return Elicitation(form=fill_in_terminal, url=open_in_browser)
 
 
-async def _tools(client: Client, options: Options) -> Report:
+async def _tools(client: Client | ClientGroup, options: Options) -> Report:
     tools = await client.list_tools()
 
     def show(printer: Printer) -> None:
         for tool in tools:
-            _show_item(printer, tool, indent=printer.margin)
+            show_item(printer, tool, indent=printer.margin)
         if not tools:
-            printer.line("This server offers no tools.")
+            printer.line("No tools are offered.")
 
     return Report({"tools": [tool.to_wire() for tool in tools]}, show)
 
 
-async def _call(client: Client, options: Options) -> Report:
+async def _call(client: Client | ClientGroup, options: Options) -> Report:
     tool = None if options.unchecked else await _find(client.list_tools, "tool", options.operand)
     arguments = read_arguments(options.operand, {} if tool is None else tool.input_schema, options.items)
     with progress_line(sys.stderr) as on_progress:
@@ -236,7 +246,7 @@ LISTS: Mapping[str, tuple[str, str, Callable[[Client], Awaitable[Sequence[Item]]
 """What `inspect` lists: a heading, the capability of the server, and the client's method."""
 
 
-async def _inspect(client: Client, options: Options) -> Report:
+async def _inspect(client: Client, options: Options, *, heading: str = "Server") -> Report:
     info, version, instructions = client.server_info, client.protocol_version, client.instructions
     capabilities = client.server_capabilities
     lists: dict[str, Sequence[Item]] = {}
@@ -256,7 +266,7 @@ async def _inspect(client: Client, options: Options) -> Report:
     }
 
     def show(printer: Printer) -> None:
-        printer.line("Server", "bold")
+        printer.line(heading, "bold")
         printer.field("calls itself", _bounded(_with_title(info)))
         printer.field("version", _bounded(info.version))
         printer.field("revision", version)
@@ -266,9 +276,47 @@ async def _inspect(client: Client, options: Options) -> Report:
         for name, items in lists.items():
             printer.heading(f"{LISTS[name][0]} ({len(items)})")
             for item in items:
-                _show_item(printer, item, indent=4)
+                show_item(printer, item, indent=4)
 
     return Report(document, show)
+
+
+async def _inspect_all(group: ClientGroup, options: Options) -> Report:
+    """Each server of a file. One that cannot be inspected costs the others nothing."""
+    reports: dict[str, Report] = {}
+
+    async def inspect(status: ServerStatus) -> None:
+        try:
+            if status.state == "ready":
+                reports[status.name] = await _inspect(group.clients[status.name], options, heading=status.name)
+                return
+        except McpError as exc:
+            status = replace(status, error=str(exc))
+        reports[status.name] = _not_inspected(status)
+
+    statuses = group.status()
+    async with create_task_group() as tasks:
+        for status in statuses.values():
+            tasks.start_soon(inspect, status)
+
+    def show(printer: Printer) -> None:
+        for place, name in enumerate(statuses):
+            if place:
+                printer.line()
+            reports[name].show(printer)
+
+    servers = {name: {"state": status.state, **reports[name].document} for name, status in statuses.items()}
+    return Report({"servers": servers}, show)
+
+
+def _not_inspected(status: ServerStatus) -> Report:
+    def show(printer: Printer) -> None:
+        printer.line(status.name, "bold")
+        printer.field("state", status.state.replace("_", " "))
+        if status.error is not None:
+            printer.field("error", status.error)
+
+    return Report({} if status.error is None else {"error": status.error}, show)
 
 
 COMMANDS: Mapping[str, Callable[[Client, Options], Awaitable[Report]]] = {
@@ -280,8 +328,15 @@ COMMANDS: Mapping[str, Callable[[Client, Options], Awaitable[Report]]] = {
     "inspect": _inspect,
 }
 
+GROUP_COMMANDS: Mapping[str, Callable[[ClientGroup, Options], Awaitable[Report]]] = {
+    "tools": _tools,
+    "call": _call,
+    "inspect": _inspect_all,
+}
+"""Those for the servers of a file, who are used like one."""
 
-def _show_item(printer: Printer, item: Item, *, indent: int) -> None:
+
+def show_item(printer: Printer, item: Item, *, indent: int) -> None:
     """A name, with the parameters if it has any (a question mark: optional), a title, and what else there is to tell."""
     title, fields = item.title, list[Field]()
     match item:

@@ -44,11 +44,8 @@ async def connected(
     """
 
     async def on_log(message: LoggingMessageNotificationParams) -> None:
-        text = message.data if isinstance(message.data, str) else as_json(message.data)
-        show(f"{message.level} {message.logger}: {text}" if message.logger else f"{message.level}: {text}")
+        show(log_line(message))
 
-    seconds = options.timeout
-    limits = Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
     auth = _authorization(options, asking)
     transport = _transport(options, auth, restart=restart, on_stderr=show if options.verbose else None)
     client = Client(
@@ -56,7 +53,7 @@ async def connected(
         sampling=sampling,
         elicitation=elicitation,
         tools=tools,
-        limits=limits,
+        limits=limits_of(options),
         era=options.era,
         on_log=on_log if options.verbose else None,
     )
@@ -76,6 +73,18 @@ async def connected(
     finally:
         if auth is not None and options.verbose and auth.steps:
             show(auth.explain())
+
+
+def limits_of(options: Options) -> Limits:
+    """The limits of a connection, with those of ``--timeout``."""
+    seconds = options.timeout
+    return Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
+
+
+def log_line(message: LoggingMessageNotificationParams) -> str:
+    """What a server logs, for a person."""
+    text = message.data if isinstance(message.data, str) else as_json(message.data)
+    return f"{message.level} {message.logger}: {text}" if message.logger else f"{message.level}: {text}"
 
 
 def _authorization(options: Options, asking: Asking) -> OAuth | None:

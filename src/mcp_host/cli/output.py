@@ -50,6 +50,10 @@ class UsageError(Exception):
         super().__init__(without_secrets(text))
 
 
+class ConsentMissing(Exception):
+    """A server of a file would be started for the first time, and no person has agreed to that."""
+
+
 class ExitCode(IntEnum):
     """How the command ended, for scripts; with its *meaning*, for people."""
 
@@ -100,6 +104,7 @@ CODES: Mapping[type[BaseException], ExitCode] = {
     ServerError: ExitCode.SERVER_ERROR,
     ProtocolError: ExitCode.PROTOCOL_ERROR,
     CallDenied: ExitCode.INPUT_MISSING,
+    ConsentMissing: ExitCode.INPUT_MISSING,
     InputNotGiven: ExitCode.INPUT_MISSING,
     RoundsExceeded: ExitCode.INPUT_MISSING,
     SamplingError: ExitCode.MODEL_ERROR,

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from mcp_host.cli.output import INDENT, Printer, as_json, width_of, writing
 from mcp_host.errors import excerpt
+from mcp_host.group import ServerStatus
 from mcp_host.sampling import FinishedCall, SamplingRequest
 from mcp_host.server_names import with_claim
 from mcp_host.terminal.text import NAME_SHOWN, StreamedText, Style
@@ -27,8 +28,8 @@ class Transcript:
     """
 
     def __init__(self, answers: TextIO, printer: Printer) -> None:
+        self.printer = printer
         self._answers = answers
-        self._printer = printer
         self._text = StreamedText()
         self._in_text = False
         self._pauses = 0
@@ -69,12 +70,20 @@ class Transcript:
 
     def note(self, text: str) -> None:
         """A remark of the command itself."""
-        self.aside(partial(self._printer.line, text, "dim"))
+        self.aside(partial(self.printer.line, text, "dim"))
 
     def server(self, name: str, info: Implementation) -> None:
         """A server, and what it calls itself."""
         shown = with_claim(excerpt(name, NAME_SHOWN), info)
-        self.aside(partial(self._printer.paragraph, shown, "dim", indent=len(INDENT)))
+        self.aside(partial(self.printer.paragraph, shown, "dim", indent=len(INDENT)))
+
+    def status(self, status: ServerStatus, info: Implementation | None = None, *, since: bool = True) -> None:
+        """What is known about a server of a file, and what it calls itself; *since* when, if the person wants to know."""
+        claim, error = with_claim(status.name, info).removeprefix(status.name).strip(), reason(status)
+        if error and status.state == "ready":
+            error = f"the last error: {error}"
+        text = "\n".join(filter(None, [about(status, since=since), claim, error]))
+        self._field(excerpt(status.name, NAME_SHOWN), text, "dim")
 
     def usage(self, usage: Mapping[str, float]) -> None:
         """The tokens that a turn used."""
@@ -100,7 +109,7 @@ class Transcript:
                 action()
 
     def _field(self, label: str, text: str, style: Style | None = None) -> None:
-        self.aside(partial(self._printer.field, label, text, style))
+        self.aside(partial(self.printer.field, label, text, style))
 
     def _print(self, action: Callable[[], None]) -> None:
         if self._pauses:
@@ -129,3 +138,22 @@ class Transcript:
         if not self._answers.isatty():
             return StreamedText()
         return StreamedText(width_of(shutil.get_terminal_size().columns), INDENT)
+
+
+def about(status: ServerStatus, *, since: bool = True) -> str:
+    """The state of a server in one line, and *since* when it has that."""
+    parts = [status.state.replace("_", " ")]
+    if since:
+        parts[0] += f" since {status.since.astimezone():%H:%M:%S}"
+    if status.state == "ready":
+        parts += [f"revision {status.protocol_version}", f"tools: {status.tools}"]
+    if status.state == "needs_login":
+        parts.append(f"/login {status.name} begins one")
+    if status.restarts:
+        parts.append(f"restarts: {status.restarts}")
+    return ", ".join(parts)
+
+
+def reason(status: ServerStatus) -> str:
+    """The last error of a server, without its name, or nothing."""
+    return (status.error or "").removeprefix(f"{status.name}: ")

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
 
 from anyio import Lock, move_on_after, wait_readable, wait_writable
 from anyio.lowlevel import RunVar, checkpoint
@@ -111,8 +111,8 @@ class Terminal:
                 batch, size = [], 0
         await self._write("".join(batch))
 
-    async def ask(self, prompt: str) -> str | None:
-        """Ask for one line, and return it without the spaces around it; None for Ctrl-D.
+    async def ask(self, prompt: str, *, hidden: bool = False) -> str | None:
+        """Ask for one line, and return it without the spaces around it; None for Ctrl-D. If *hidden*, it is not shown.
 
         Input from before the question does not count, such as the other lines of a paste.
         If the wait is cancelled, the terminal says that the question was withdrawn.
@@ -123,14 +123,16 @@ class Terminal:
         _check_foreground(self._fd)
         if await self._drop_input():
             await self.show(self.layout.ours(DROPPED, "dim"))
-        await self._write(self.layout.styled(prompt, "bold"))
+        styled_prompt = self.layout.styled(prompt, "bold")
         line: bytes | None = None
-        try:
-            line = await self._read_line()
-        finally:
-            if line is None:
-                with suppress(OSError):  # the terminal may be gone
-                    os.write(self._fd, WITHDRAWN)
+        with _without_echo(self._fd) if hidden else nullcontext():
+            await self._write(styled_prompt)
+            try:
+                line = await self._read_line()
+            finally:
+                if line is None:
+                    with suppress(OSError):  # the terminal may be gone
+                        os.write(self._fd, WITHDRAWN)
         if not line:
             await self._write("\n")  # the cursor is still beside the question
             return None
@@ -219,6 +221,9 @@ if sys.platform == "win32":  # pragma: no cover  # a wait for a Windows console 
 
     def _check_foreground(fd: int) -> None: ...
 
+    def _without_echo(fd: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
     @asynccontextmanager
     async def open_terminal(path: str | None = None, *, quiet: float = QUIET) -> AsyncIterator[Terminal]:
         raise NoTerminal(NO_TERMINAL)
@@ -271,14 +276,23 @@ else:
                 return os.ttyname(stream)
         return os.ctermid()
 
-    @contextmanager
-    def _line_mode(fd: int) -> Iterator[None]:
+    def _line_mode(fd: int) -> AbstractContextManager[None]:
         """Let the terminal edit and show a line as it is typed, also where the host has turned that off."""
-        before = termios.tcgetattr(fd)
-        wanted = list(before)
+        wanted = termios.tcgetattr(fd)
         wanted[0] |= termios.ICRNL
         wanted[1] |= termios.OPOST | termios.ONLCR
         wanted[3] |= termios.ICANON | termios.ECHO | termios.ECHOE | termios.ECHOK | termios.ISIG | termios.IEXTEN
+        return _in_mode(fd, wanted)
+
+    def _without_echo(fd: int) -> AbstractContextManager[None]:
+        """Let the terminal show nothing of a line but its end."""
+        wanted = termios.tcgetattr(fd)
+        wanted[3] = wanted[3] & ~termios.ECHO | termios.ECHONL
+        return _in_mode(fd, wanted)
+
+    @contextmanager
+    def _in_mode(fd: int, wanted: list[Any]) -> Iterator[None]:
+        before = termios.tcgetattr(fd)
         if wanted == before:
             yield
             return

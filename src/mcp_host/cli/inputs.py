@@ -1,0 +1,59 @@
+"""Asking at the terminal for what a file of servers leaves open: keys, and choices among words."""
+
+from __future__ import annotations
+
+from mcp_host.config import Input
+from mcp_host.errors import excerpt
+from mcp_host.terminal.device import MAX_UNCLEAR, NoTerminal, checked_line, open_terminal
+from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
+
+TEXT_SHOWN = 600  # characters of a description
+CHOICES_SHOWN = 40
+
+
+async def ask_for_input(wanted: Input) -> str | None:
+    """Ask for an input of a file; a password is not shown. None if there is no answer, or no terminal to ask in."""
+    try:
+        async with open_terminal() as terminal:
+            await terminal.show(_rows(wanted, terminal.layout))
+            for _ in range(MAX_UNCLEAR):
+                line = await terminal.ask("> ", hidden=wanted.password)
+                if line is None:
+                    return None
+                try:
+                    return _answer(wanted, line)
+                except ValueError as exc:
+                    await terminal.show(terminal.layout.ours(str(exc), "yellow"))
+    except NoTerminal:
+        pass
+    return None
+
+
+def _answer(wanted: Input, line: str) -> str:
+    """The answer in a line that was typed; Enter alone takes the default.
+
+    Raises:
+        ValueError: It is none.
+    """
+    answer = checked_line(line) or wanted.default or ""
+    if not answer:
+        raise ValueError("Nothing was typed. Ctrl-D leaves it out.")
+    if not wanted.accepts(answer):
+        raise ValueError("Type one of the words above.")
+    return answer
+
+
+def _rows(wanted: Input, layout: Layout) -> Rows:
+    yield ""
+    yield from layout.ours("A file of servers asks for a value", "bold")
+    yield from layout.theirs(f" in {wanted.path}", lead=excerpt(wanted.id, NAME_SHOWN), hang=4)
+    if wanted.description:
+        yield from layout.theirs(excerpt(wanted.description, TEXT_SHOWN))
+    if wanted.options:
+        yield from layout.ours("one of", "cyan")
+        yield from layout.cut(layout.theirs("\n".join(wanted.options)), CHOICES_SHOWN)
+    if wanted.default is not None:
+        yield from layout.ours("Enter takes", "cyan")
+        yield from layout.theirs("what the file proposes" if wanted.password else excerpt(wanted.default, TEXT_SHOWN))
+    if wanted.password:
+        yield from layout.ours("What you type is not shown.", "dim")

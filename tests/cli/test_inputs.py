@@ -1,0 +1,65 @@
+"""Asking at the terminal for the inputs of a file."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mcp_host.cli.inputs import ask_for_input
+from mcp_host.config import Input
+from tests.terminal.screens import Screen
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+
+FILE = Path("/home/ada/mcp.json")
+WORD = Input(path=FILE, id="team", description="Your\x1b team", default="blue")
+KEY = Input(path=FILE, id="key", password=True, default="hunter1")
+PICK = Input(path=FILE, id="region", type="pickString", options=("eu", "us"))
+
+ANSWERS: list[tuple[str, Input, list[str], str | None]] = [
+    ("a line", WORD, [" red \n"], "red"),
+    ("Enter takes the default", WORD, ["\n"], "blue"),
+    ("Enter takes a secret default", KEY, ["\n"], "hunter1"),
+    ("Ctrl-D", WORD, ["\x04"], None),
+    ("one of the options", PICK, ["us\n"], "us"),
+    ("others are asked about again", PICK, ["de\n", "\n", "eu\n"], "eu"),
+    ("but not for ever", PICK, ["a\n", "b\n", "c\n"], None),
+    ("control characters", WORD, ["\x1b[A\n", "red\n"], "red"),
+]
+
+
+async def test_a_person_answers_with_a_line(screen: Screen, subtests: pytest.Subtests) -> None:
+    for case, wanted, keys, answer in ANSWERS:
+        with subtests.test(case):
+            assert await screen.outcome(partial(ask_for_input, wanted), "> ", *keys) == answer
+
+
+async def test_a_password_and_its_default_are_not_shown(screen: Screen) -> None:
+    assert await screen.outcome(partial(ask_for_input, KEY), "> ", "hunter2\n") == "hunter2"
+
+    assert screen.rows == [
+        "",
+        "A file of servers asks for a value",
+        "  | key in /home/ada/mcp.json",
+        "Enter takes",
+        "  | what the file proposes",
+        "What you type is not shown.",
+        ">",
+    ]
+
+
+async def test_what_the_file_says_cannot_look_like_a_line_of_the_command(screen: Screen) -> None:
+    await screen.outcome(partial(ask_for_input, WORD), "> ", "\n")
+    await screen.outcome(partial(ask_for_input, PICK), "> ", "eu\n")
+
+    assert r"  | Your\x1b team" in screen.rows
+    assert screen.rows[-5:-1] == ["  | region in /home/ada/mcp.json", "one of", "  | eu", "  | us"]
+
+
+async def test_without_a_terminal_there_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("mcp_host.terminal.device.terminal_path", lambda: str(tmp_path / "none"))
+
+    assert await ask_for_input(WORD) is None
