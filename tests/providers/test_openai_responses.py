@@ -498,7 +498,13 @@ def test_events_without_an_index_go_to_their_item() -> None:
 
 @pytest.mark.parametrize(
     ("code", "transient"),
-    [("server_error", True), ("rate_limit_exceeded", True), ("invalid_prompt", False), (None, False)],
+    [
+        ("server_error", True),
+        ("server_is_overloaded", True),
+        ("slow_down", True),
+        ("invalid_prompt", False),
+        (None, False),
+    ],
 )
 def test_a_failure_says_whether_to_ask_again(code: str | None, transient: bool) -> None:
     error = {"code": code, "message": "secret"}

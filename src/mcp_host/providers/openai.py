@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import ProviderError, quoted
 from mcp_host.providers.exchange import schemas
-from mcp_host.providers.exchange.failures import OVERLOADED, code_among
+from mcp_host.providers.exchange.failures import code_among, says_overloaded
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, ReplyBlock, arguments_in
 from mcp_host.providers.exchange.requests import (
@@ -283,7 +283,7 @@ def model_failed(error: object) -> ProviderError:
         "the model failed",
         status=status,
         code=code_among(found),
-        transient=status is None and any(isinstance(value, str) and value in OVERLOADED for value in found),
+        transient=status is None and says_overloaded(found),
     )
 
 

@@ -23,6 +23,7 @@ from mcp_host.providers.exchange.failures import (
     BAD_HEADER,
     MISUSED,
     NOT_FOUND,
+    OVERLOADED,
     READING,
     Interrupted,
     Unfinished,
@@ -116,6 +117,9 @@ def test_what_an_sdk_raises_becomes_an_error_that_says_what_to_do(subtests: pyte
         (APIStatusError(response(200), {"error": {"type": "overloaded_error"}}), None, "overloaded_error", None, True, "APIStatusError, overloaded_error"),
         (RateLimitError(response(429), {"code": "insufficient_quota", "type": "insufficient_quota"}), 429, "insufficient_quota", None, True, "RateLimitError (HTTP 429), insufficient_quota"),
         (APIError(body={"code": "server_error"}), None, "server_error", None, True, "APIError, server_error"),
+        (APIError(body={"code": "invalid_request_error", "type": "service_unavailable_error"}), None, "invalid_request_error", None, True, "APIError, invalid_request_error"),
+        (APIStatusError(response(200), {"error": {"type": "throttlingException"}}), None, "throttlingException", None, True, "APIStatusError, throttlingException"),
+        (APIStatusError(response(200), {"error": {"type": "validationException"}}), None, "validationException", None, False, "APIStatusError, validationException"),
         (google(), 429, "RESOURCE_EXHAUSTED", 38.5, True, "OfGoogle (HTTP 429), RESOURCE_EXHAUSTED, try again after 38.5 seconds"),
         (OfOllama(404), 404, None, None, False, f"not found: {NOT_FOUND} (HTTP 404)"),
         (OfOllama(-1), None, None, None, True, "the model failed"),
@@ -367,6 +371,10 @@ def test_a_code_is_kept_and_what_does_not_look_like_one_is_not_repeated(subtests
     for text in texts:
         with subtests.test(text=text):
             assert code_among([text]) is None
+
+
+def test_the_codes_of_overloaded_providers_are_codes() -> None:
+    assert [code for code in OVERLOADED if code_among([code]) is None] == []
 
 
 def test_an_error_that_is_its_own_cause_or_was_taken_out_of_a_group_has_an_end() -> None:

@@ -25,12 +25,23 @@ from mcp_host.providers.exchange.clients import KEYS
 CODE = re.compile(  # words without digits, so that an API key never matches
     r"(?=.{2,64}$)([a-z]{1,20}([_.][a-z]{1,20})*"  # rate_limit_error
     r"|[A-Z]{1,20}(_[A-Z]{1,20})*"  # RESOURCE_EXHAUSTED
-    r"|([A-Z][a-z]{2,20}){1,6})"  # DeploymentNotFound
+    r"|([A-Z][a-z]{2,20}){1,6}"  # DeploymentNotFound
+    r"|[a-z]{2,20}([A-Z][a-z]{2,20}){1,5})"  # throttlingException
 )
 OVERLOADED = frozenset(
     {
         *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),  # Anthropic
-        *("server_error", "rate_limit_exceeded"),  # OpenAI
+        *("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down"),  # OpenAI
+        *("service_unavailable_error", "vector_store_timeout"),
+        *("internalServerException", "modelNotReadyException", "modelStreamErrorException"),  # Bedrock
+        *("modelTimeoutException", "serviceUnavailableException", "throttlingException"),
+        *("InternalServerException", "ModelNotReadyException", "ModelStreamErrorException"),  # as its SDKs write them
+        *("ModelTimeoutException", "ServiceUnavailableException", "ThrottlingException"),
+        *("too_many_requests", "internal_server_error", "over_capacity"),  # Azure, Groq
+        *("rate_limited", "service_tier_capacity_exceeded"),  # Mistral
+        *("engine_overloaded_error", "rate_limit_reached_error"),  # Moonshot
+        *("queue_exceeded", "too_many_requests_error"),  # Cerebras
+        *("InternalServerError", "ServiceUnavailableError"),  # vLLM
     }
 )
 """Codes of transient errors in the middle of a stream, whose HTTP status was 200."""
@@ -160,16 +171,16 @@ def provider_error(
     if is_stream and (isinstance(exc, Unfinished) or _is_cut(exc)):
         return ProviderError(provider, CUT, transient=True, original=exc)
     status = _status(exc)
-    code = _code(exc)
+    codes = _codes(exc)
     is_connection = status is None and _is_connection(exc) and not _has_wrong_url(exc)
     problem = _problem(exc) if status is None else _advice(status, provider, not_found) or type(exc).__name__
     return ProviderError(
         provider,
         f"{CUT}: {problem}" if is_connection and has_begun else problem,
         status=status,
-        code=code,
+        code=code_among(codes),
         retry_after=_retry_after(exc),
-        transient=is_connection or (status is None and (code in OVERLOADED or _is_of_stream(exc))),
+        transient=is_connection or (status is None and (says_overloaded(codes) or _is_of_stream(exc))),
         original=exc,
     )
 
@@ -288,12 +299,11 @@ def _statuses(exc: Exception) -> tuple[object, object]:
     return getattr(exc, "status_code", None), getattr(exc, "code", None)
 
 
-def _code(exc: Exception) -> str | None:
-    """The provider's short code: the first text that looks like one, from the most exact place to the broadest."""
+def _codes(exc: Exception) -> list[object]:
+    """What may be the provider's short code, from the most exact place to the broadest."""
     names = ("error_code", "code", "type", "status")
     found = [getattr(exc, name, None) for name in names]
-    found += [error.get(name) for error in _errors(exc) for name in names]
-    return code_among(found)
+    return found + [error.get(name) for error in _errors(exc) for name in names]
 
 
 def code_among(values: Iterable[object]) -> str | None:
@@ -302,6 +312,11 @@ def code_among(values: Iterable[object]) -> str | None:
         if isinstance(value, str) and CODE.fullmatch(value) and value != "error":
             return value
     return None
+
+
+def says_overloaded(values: Iterable[object]) -> bool:
+    """Whether one of *values* is a code of `OVERLOADED`."""
+    return any(isinstance(value, str) and value in OVERLOADED for value in values)
 
 
 def status_in(value: object) -> int | None:
