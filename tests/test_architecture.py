@@ -198,6 +198,7 @@ def test_importing_the_package_imports_no_http_no_schemas_and_no_server() -> Non
     heavy += [
         "joserfc",
         "keyring",
+        "watchfiles",
         "yaml",
         "mcp_host.auth",
         "mcp_host.config",

@@ -23,53 +23,10 @@ from mcp_host.transports.http import StreamableHttp
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import Tool
 from tests.extent import on_both
+from tests.group.files import DOWN, Approver, running, written
 from tests.group.support import Seen, names, states
-from tests.transports.children import python
 
 pytestmark = on_both
-
-DOWN = {"command": "no-such-program"}  # it cannot be started: the state tells that this was tried
-TOOLS = """
-while True:
-    request = read()
-    reply(request, {"tools": [{"name": each, "inputSchema": {"type": "object"}} for each in ("echo", "drop")]}
-        if request["method"] == "tools/list" else text(os.environ.get("TOKEN", "")))
-"""
-
-
-@pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a project. What programs keep for this user is beside it."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    return folder
-
-
-def written(path: Path, servers: Mapping[str, object], **others: object) -> Path:
-    path.write_text(json.dumps({"mcpServers": servers, **others}))
-    return path
-
-
-def running(**others: object) -> dict[str, Any]:
-    command, *args = python(TOOLS)
-    return {"command": command, "args": args, **others}
-
-
-class Approver:
-    """An *approve_servers* that keeps what it was asked, and agrees to all but those in *refused*."""
-
-    def __init__(self, *refused: str) -> None:
-        self.refused = refused
-        self.asked: list[ProposedServer] = []
-
-    async def __call__(self, proposed: ProposedServer) -> bool:
-        self.asked.append(proposed)
-        return proposed.name not in self.refused
-
-    @property
-    def names(self) -> list[str]:
-        return [each.name for each in self.asked]
 
 
 async def test_the_servers_of_a_users_file_are_called_under_their_names(project: Path) -> None:
@@ -355,13 +312,13 @@ async def test_a_server_that_is_disabled_by_its_own_approver_stays_disabled(proj
         tasks.start_soon(group.disable, "a")
         with anyio.CancelScope(shield=True):
             await anyio.wait_all_tasks_blocked()
-        return True
+        return False
 
     path = written(project / ".mcp.json", {"a": DOWN})
     group = ClientGroup.from_file(path, approve_servers=approve)
     with anyio.fail_after(200):
         async with anyio.create_task_group() as tasks, group:
-            assert states(group) == {"a": "disabled"}
+            assert (states(group), group.status()["a"].error) == ({"a": "disabled"}, None)
 
 
 async def test_what_the_hosts_own_functions_raise_costs_one_server(

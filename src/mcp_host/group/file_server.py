@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from anyio import Lock
@@ -30,8 +31,9 @@ from mcp_host.config import (
     merge_servers,
     read_servers,
 )
-from mcp_host.errors import ConfigError, escaped
+from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.group.consents import ApproveServer, ServerConsents
+from mcp_host.group.names import server_prefix
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import Limits
@@ -102,19 +104,42 @@ class FileOptions:
             yield
 
 
-def read_files(
-    path: ServersPath | Sequence[ServersPath], options: FileOptions, *, dialect: str | None, scope: Scope | None
-) -> tuple[list[FileServer], list[str]]:
-    """The servers of the file at *path*, or of several, and what is wrong in the files besides them. It blocks.
+@dataclass(frozen=True, kw_only=True)
+class ServerFiles:
+    """The files of a group."""
 
-    Raises:
-        ConfigError: A file cannot be read, or there are no servers in it.
-    """
-    paths = [path] if isinstance(path, str | os.PathLike | FoundFile) else path
-    files = [read_servers(each, dialect=dialect, scope=scope) for each in paths]
-    entries, warnings = merge_servers(files)
-    own = [f"{escaped(str(file.path))}: {warning}" for file in files for warning in file.warnings]
-    return [FileServer(entry, options) for entry in entries], [*own, *warnings]
+    files: tuple[ServersPath, ...]
+    dialect: str | None
+    scope: Scope | None
+    options: FileOptions
+
+    @property
+    def paths(self) -> list[Path]:
+        return [file.path if isinstance(file, FoundFile) else Path(file) for file in self.files]
+
+    def read(self, *, again: bool = False) -> tuple[dict[str, FileServer], list[str]]:
+        """The servers by name, and what is wrong in the files besides them. It blocks.
+
+        Raises:
+            ConfigError: A file cannot be read, or there are no servers in it; or, *again*, it is empty.
+        """
+        for path in self.paths:
+            if again and path.is_file() and not path.stat().st_size:
+                raise ConfigError("it is empty", path=path)  # an editor begins to write
+        files = [read_servers(each, dialect=self.dialect, scope=self.scope) for each in self.files]
+        entries, left_out = merge_servers(files)
+        warnings = [f"{escaped(str(file.path))}: {warning}" for file in files for warning in file.warnings]
+        warnings += left_out
+        servers: dict[str, FileServer] = {}
+        names: dict[str, str] = {}
+        for entry in entries:
+            first = names.setdefault(server_prefix(entry.name), entry.name)
+            if first == entry.name:
+                servers[first] = FileServer(entry, self.options)
+            else:
+                both = f"the servers {quoted(first)} and {quoted(entry.name)} would have tools of the same names"
+                warnings.append(f"{quoted(entry.name)} is left out: {both}")
+        return servers, warnings
 
 
 class FileServer:
@@ -139,6 +164,8 @@ class FileServer:
         """
         if self.problem is not None:
             raise NotStarted("disabled", self.problem)
+        for warning in self.warnings:
+            logger.warning("%s: %s", self.entry.name, warning)
         try:
             if self._needs_consent:
                 await self._get_consent(on_question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import warnings
@@ -13,6 +14,7 @@ from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, get_args
+from weakref import ref
 
 from anyio import CancelScope, create_task_group, move_on_after
 from anyio.abc import TaskGroup
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from mcp_host.frameworks.pydantic_ai import GroupToolset as PydanticAIToolset
     from mcp_host.group.consents import ApproveServer, ServerConsents
     from mcp_host.group.file_server import FileServer
+    from mcp_host.group.following import Difference, FollowedFiles, WatchFiles
     from mcp_host.limits import Limits
     from mcp_host.middleware import Middleware
     from mcp_host.proposed_server import ProposedServer
@@ -51,12 +54,15 @@ if TYPE_CHECKING:
     from mcp_host.transports.base import Transport
     from mcp_host.transports.infer import Connectable
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 Wait: TypeAlias = Literal["first", "all", "none"]
 OnServerLog: TypeAlias = Callable[[str, types.LoggingMessageNotificationParams], Awaitable[None] | None]
 ServersPath: TypeAlias = "str | os.PathLike[str] | FoundFile"
 OnServerChange: TypeAlias = "Callable[[str, Change], Awaitable[None] | None]"
 
+FILE_GRACE = 10.0  # seconds for calls in flight when a file that is followed changes their server: nobody was asked
 WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
 
 
@@ -124,7 +130,7 @@ class ClientGroup:
             check_seconds("wait", wait)
         self._members: dict[str, Member] = {}
         self._prefixes: dict[str, Member] = {}
-        self._warnings: list[str] = []
+        self._files: FollowedFiles | None = None
         self._wait = wait
         self._changes = StatusChanges(on_status)
         self._tasks: TaskGroup | None = None
@@ -165,6 +171,8 @@ class ClientGroup:
         login: Login | OnDevice | None = None,
         workspace: str | os.PathLike[str] | None = None,
         environment: Mapping[str, str] | None = None,
+        watch: bool | WatchFiles = False,
+        grace: float = FILE_GRACE,
         **options: Any,
     ) -> Self:
         """The servers of a user's file, such as ``mcp.json``, or of several.
@@ -195,11 +203,20 @@ class ClientGroup:
         Servers over HTTP that want a login get it by `log_in`: *login* is as for `OAuth`, by default `in_browser`, and *tokens* keeps what
         comes of it, by default in memory.
 
+        With *watch*, the files are followed while the group is open: servers are added, removed, enabled and disabled as the files say, and one
+        whose entry changes is replaced, with the question for consent as at the start. Calls in flight have *grace* seconds. All else
+        stays as it is, and everything does while a file cannot be read, with a line in `warnings`. True needs the extra
+        ``mcp-host[watch]``; instead, *watch* can be an async function ``(paths, changed) -> None`` that awaits ``changed()`` after a change,
+        until it is cancelled.
+
         Raises:
             ConfigError: A file cannot be read, or there are no servers in it.
             TypeError, ValueError: An argument is wrong.
+            ImportError: *watch* is True, and watchfiles is not installed.
         """
-        from mcp_host.group.file_server import FileOptions, read_files  # here, because not every host has files
+        from mcp_host.config import FoundFile
+        from mcp_host.group.file_server import FileOptions, ServerFiles  # here, because not every host has files
+        from mcp_host.group.following import FollowedFiles, watcher
 
         group = cls({}, **options)
         shared = FileOptions.of(
@@ -213,13 +230,11 @@ class ClientGroup:
             tokens=tokens,
             login=login,
         )
-        servers, warnings = read_files(path, shared, dialect=dialect, scope=scope)
-        group._warnings += warnings
-        for server in servers:
-            try:
-                group._join(group._new_member(server.entry.name, server))
-            except ValueError as exc:  # two names that lead to the same names of tools
-                group._warnings.append(f"{quoted(server.entry.name)} is left out: {exc}")
+        paths = (path,) if isinstance(path, str | os.PathLike | FoundFile) else tuple(path)
+        files = ServerFiles(files=paths, dialect=dialect, scope=scope, options=shared)
+        group._files = FollowedFiles(files, watcher(watch), check_seconds("grace", grace))
+        for name, server in group._files.servers.items():
+            group._join(group._new_member(name, server))
         return group
 
     def __repr__(self) -> str:
@@ -245,6 +260,8 @@ class ClientGroup:
         for member in self._members.values():
             if member.enabled:
                 member.start(self._tasks, self._context)
+        if self._files is not None:
+            self._tasks.start_soon(self._files.follow, partial(_take, ref(self)))  # which does not keep the group alive
         try:
             await self._until_ready()
         except BaseException:
@@ -347,10 +364,7 @@ class ClientGroup:
         check_seconds("grace", grace)
         self._require_open()
         old, new = self._member(name), self._new_member(name, self._options(server))
-        self._forget_approvals(name)
-        self._members[name] = self._prefixes[server_prefix(name)] = new
-        if new.enabled:
-            new.start(self._require_open(), self._context)
+        self._put_in_place_of(old, new)
         await old.disable(grace, quiet=True)
         return await self._answered(new)
 
@@ -463,11 +477,8 @@ class ClientGroup:
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, server by server."""
-        own = [
-            (*(() if member.client is None else member.client.warnings), *member.warnings)
-            for member in self._members.values()
-        ]
-        return [*self._warnings, *chain.from_iterable(own)]
+        of_files = [] if self._files is None else self._files.warnings
+        return [*of_files, *chain.from_iterable(member.all_warnings for member in self._members.values())]
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots to all servers from now on. See `Client.set_roots`.
@@ -517,6 +528,56 @@ class ClientGroup:
     def _leave(self, member: Member) -> None:
         del self._members[member.name], self._prefixes[server_prefix(member.name)]
         self._forget_approvals(member.name)
+
+    def _put_in_place_of(self, old: Member, new: Member) -> None:
+        self._forget_approvals(old.name)
+        self._members[new.name] = self._prefixes[server_prefix(new.name)] = new
+        if new.enabled:
+            new.start(self._require_open(), self._context)
+
+    def _take(self, changed: Difference, tasks: TaskGroup) -> None:
+        """Have the servers that the files have now. Those that the application has put in their place stay."""
+        assert self._files is not None, "they are followed"
+        grace = self._files.grace
+        for name in changed.removed:
+            if (member := self._of_file(name)) is not None:
+                self._leave(member)
+                tasks.start_soon(member.disable, grace)
+        for server in changed.started:
+            self._start_from_file(server, tasks, grace)
+        for name, server in self._files.servers.items():
+            if (member := self._of_file(name)) is not None:
+                if member.asks_about_other(server):
+                    self._start_from_file(server, tasks, grace)
+                elif name in changed.disabled:
+                    tasks.start_soon(member.disable, grace)
+                elif name in changed.enabled and not member.running:
+                    member.start(tasks, self._context)
+                member.server = server  # what it says may have changed all the same
+        order = {name: place for place, name in enumerate(self._files.servers)}
+        members = sorted(self._members.values(), key=lambda member: order.get(member.name, len(order)))
+        self._members.clear()
+        self._members.update((member.name, member) for member in members)
+
+    def _start_from_file(self, server: FileServer, tasks: TaskGroup, grace: float) -> None:
+        """Start a server that a file has changed or brought."""
+        new, old = self._new_member(server.entry.name, server), self._of_file(server.entry.name)
+        if old is not None:
+            self._put_in_place_of(old, new)
+            tasks.start_soon(partial(old.disable, grace, quiet=True))
+            return
+        try:
+            self._join(new)
+        except ValueError as exc:  # the application has added one
+            logger.warning("%s is not started: %s", quoted(new.name), exc)
+            return
+        if new.enabled:
+            new.start(tasks, self._context)
+
+    def _of_file(self, name: str) -> Member | None:
+        """The server *name*, if it is one of a file."""
+        member = self._members.get(name)
+        return None if member is None or isinstance(member.server, ServerOptions) else member
 
     def _forget_approvals(self, server: str) -> None:
         if self._approvals is not None:
@@ -800,6 +861,12 @@ async def _open(members: Mapping[str, Member], changes: StatusChanges) -> AsyncI
 def _new_client(options: Mapping[str, Any], server: Transport, **own: Any) -> Client:
     """A client with the *options* of all servers, as they are by now, and *own* ones of its server."""
     return Client(server, **options, **own)
+
+
+def _take(group: ref[ClientGroup], changed: Difference) -> None:
+    found = group()
+    if found is not None and found._tasks is not None:  # else it was dropped, or is being closed
+        found._take(changed, found._tasks)
 
 
 def _list(names: Iterable[str]) -> str:

@@ -125,8 +125,6 @@ class Member:
         self._ready_at = self._listed_at = -math.inf
         self._useful = False
         """Whether a call has had a result since then."""
-        if not isinstance(server, ServerOptions):
-            self._warn_of(server)
 
     def _new_client(self, options: ServerOptions) -> Client:
         return self._make_client(
@@ -204,7 +202,6 @@ class Member:
         self.proposed = None
         try:
             options = await self.server.prepare(partial(self._propose, run))
-            self._warn_of(self.server)
             self.client = self._new_client(options)
         except NotStarted as exc:
             self._say(run, exc.state, str(exc))
@@ -230,6 +227,12 @@ class Member:
         self._set(state, error=problem)
         if problem is not None:
             logger.warning("%s", self.not_ready())
+
+    def asks_about_other(self, server: FileServer) -> bool:
+        """Whether it waits for consent to an entry that is written differently from that of *server*."""
+        if isinstance(self.server, ServerOptions) or self.status.state != "needs_consent":
+            return False
+        return self.server.entry.digest != server.entry.digest
 
     async def agree(self, proposed: ProposedServer) -> None:
         """Remember that a person has agreed to *proposed*.
@@ -410,9 +413,12 @@ class Member:
             self.warn(f"the {kind} {quoted(own)} is left out: another one is called {quoted(name)}, too")
         return kept
 
-    def _warn_of(self, server: FileServer) -> None:
-        for warning in server.warnings:
-            self.warn(warning)
+    @property
+    def all_warnings(self) -> list[str]:
+        """Those of its file, of its client, and of its own."""
+        of_file = () if isinstance(self.server, ServerOptions) else self.server.warnings
+        of_client = () if self.client is None else self.client.warnings
+        return [*(f"{self.name}: {text}" for text in of_file), *of_client, *self.warnings]
 
     def warn(self, text: str) -> None:
         if (warning := f"{self.name}: {text}") not in self.warnings:
