@@ -82,7 +82,7 @@ NO_SERVERS: list[tuple[Any, str]] = [
     (Path("server.py"), r'write Client\(\["python", path\]\)'),
     ({"command": "uvx", "args": ["x"], "env": {"KEY": "hunter2"}}, r'Client\(Stdio\(\[entry\["command"\]'),
     ({"url": "https://x/mcp", "headers": {"Authorization": "hunter2"}}, r'Client\(StreamableHttp\(entry\["url"\]'),
-    ({"mcpServers": {"x": {"command": "hunter2"}}}, "a Client of each entry"),
+    ({"mcpServers": {"x": {"command": "hunter2"}}}, r"ClientGroup\.from_file\(path\)"),
     (StdioServerParameters(), r"Client\(Stdio\(\[p\.command, \*p\.args\], env=p\.env, cwd=p\.cwd\)\)"),
     (httpx.URL("https://example.com/mcp?key=hunter2"), r"write a URL as Client\(str\(url\)\)"),
     (Server, "Server is a class"),

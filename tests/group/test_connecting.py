@@ -444,6 +444,8 @@ def test_what_is_wrong_in_the_arguments_is_said_at_once(subtests: pytest.Subtest
     node = Node()
     for arguments, error in (
         (([node],), "servers is a mapping of names to servers"),
+        (("mcp.json",), r"not str; ClientGroup\.from_file\(path\) reads a file"),
+        (({"mcpServers": {"a": {"command": "x"}}},), r"a whole configuration: write ClientGroup\.from_file\(path\)"),
         (({"": node},), "the name of a server has 1 to 64 characters"),
         (({"a": 5},), "the server 'a': Client cannot connect to a int"),
     ):

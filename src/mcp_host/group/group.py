@@ -120,9 +120,13 @@ class ClientGroup:
         wait: Wait | float = WAIT,
     ) -> None:
         if not isinstance(servers, Mapping):
+            kind = type(servers).__name__
             raise TypeError(
-                f'servers is a mapping of names to servers, like {{"files": url}}, not {type(servers).__name__}'
+                f'servers is a mapping of names to servers, like {{"files": url}}, not {kind};'
+                " ClientGroup.from_file(path) reads a file"
             )
+        if isinstance(servers.get("mcpServers"), Mapping):
+            raise TypeError("servers is a whole configuration: write ClientGroup.from_file(path)")
         if isinstance(wait, str):
             if wait not in get_args(Wait):
                 raise ValueError(f'wait is "first", "all", "none" or a number of seconds, not {wait!r}')

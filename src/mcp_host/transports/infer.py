@@ -72,7 +72,7 @@ def _object_hint(server: object) -> str:
         case os.PathLike():
             return f'a {kind} does not say how to run it: write Client(["python", path])'
         case Mapping() if "mcpServers" in server:
-            return 'a configuration holds several servers: make a Client of each entry of config["mcpServers"]'
+            return "a configuration holds several servers: write ClientGroup.from_file(path)"
         case Mapping() if "url" in server:
             return 'write a dict with a URL as Client(StreamableHttp(entry["url"], headers=entry.get("headers")))'
         case Mapping():
