@@ -1,6 +1,6 @@
 """Write docs/pictures/*.svg, light and dark: ``python docs/pictures.py``.
 
-Each is the screen of an example, or of the command, in a pseudo-terminal, at a moment when it waits for a key.
+Each is the screen of an example, of the command, or of a shell, in a pseudo-terminal, at a moment when it waits for a key.
 """
 
 from __future__ import annotations
@@ -66,7 +66,17 @@ COMMANDS: Mapping[str, Sequence[Step]] = {
 }
 """The arguments of ``mcp-host``, in a folder with `FILES`, and what is typed into each."""
 
+SHELL = ["sh", "-c", 'while printf "$ " && read -r line; do eval "$line"; done']
+TYPED = [Step("$ ", "mcp-host servers list --all\n"), Step("$ ", "", "servers")]
+"""What is typed into the shell, whose user's folder has `FILES`."""
+
 FILES = {
+    ".config/mcp-host/mcp.json": """{"mcpServers": {
+        "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}/notes"]},
+        "github": {"url": "https://api.githubcopilot.com/mcp/", "disabled": true}}}""",
+    ".codeium/windsurf/mcp_config.json": """{"mcpServers": {
+        "weather": {"serverUrl": "https://weather.example/mcp?api_key=abcdef123456", "autoApprove": ["*"]},
+        "old": {"type": "sse", "url": "https://old.example/sse"}}}""",
     "mcp.json": """{"mcpServers": {
         "calculator": {"command": "python", "args": ["calculator.py"]},
         "notes": {"command": "python", "args": ["notes.py"]},
@@ -99,9 +109,12 @@ def pictures() -> Iterator[tuple[str, str]]:
         yield from themes(run([sys.executable, str(ROOT / "examples" / program), *arguments], steps))
     with TemporaryDirectory() as folder:
         for name, text in FILES.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         for words, steps in COMMANDS.items():
             yield from themes(run([sys.executable, "-m", "mcp_host", *words.split()], steps, folder))
+        yield from themes(run(SHELL, TYPED, folder))
 
 
 def themes(screens: Iterable[tuple[str, Sequence[Row]]]) -> Iterator[tuple[str, str]]:
@@ -120,8 +133,10 @@ def run(
     """The name of each picture, and its rows. The cursor is behind the last one. What is kept is kept in *folder*, if there is one."""
     keyboard, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (ROWS, COLUMNS))
-    inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LC_ALL")}
+    left_out = ("NO_COLOR", "COLUMNS", "LC_ALL", "XDG_CONFIG_HOME", "CODEX_HOME")
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     if folder is not None:
+        inherited["HOME"] = folder
         inherited["XDG_STATE_HOME"] = folder
         inherited["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{inherited['PATH']}"
     with subprocess.Popen(

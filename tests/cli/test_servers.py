@@ -23,7 +23,7 @@ TEXT = """{
 }
 """
 SHOWN = """\
-mcp.json (mcp-host)
+~/.config/mcp-host/mcp.json (mcp-host, user)
     files         npx -y files '${HOME}'
                   mine: the key is unknown, and ignored
     api           https://example.com/mcp?api_key=***
@@ -100,12 +100,13 @@ def test_the_files_of_all_hosts_are_listed_and_what_cannot_be_read_hides_no_othe
 def test_a_person_sees_whose_the_file_is_and_what_is_wrong_with_a_server(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(home, "mcp.json", TEXT)
+    written(home, ".config/mcp-host/mcp.json", TEXT)
+    written(home, ".lmstudio/mcp.json", '{"mcpServers": {}}')
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "70")
 
     with redirect_stdout(Terminal()) as out:
-        assert main(["servers", "list", "--config", "mcp.json"]) == 0
+        assert main(["servers", "list", "--all"]) == 0
 
     assert out.getvalue() == SHOWN
 

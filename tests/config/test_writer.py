@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
+from traceback import TracebackException
 from typing import Any
 
 import pytest
@@ -431,6 +432,19 @@ def test_a_server_that_cannot_be_added_leaves_the_file_as_it_was(subtests: pytes
 
             assert str(caught.value).startswith(f"{path}{sentence}")
             assert path.read_text() == text
+
+
+def test_the_frames_of_an_error_do_not_have_the_text_of_the_file(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    for server in (BARE, StdioServer("a\udc80")):
+        with subtests.test(server.command):
+            path.write_text('{"mcpServers": {"npx": {"url": "s3cret"}}}')
+            with pytest.raises(ConfigError) as caught:
+                add_server(path, server.command, server)
+
+            report = TracebackException.from_exception(caught.value, capture_locals=True)
+            assert "s3cret" not in str([frame.locals for frame in report.stack[1:]])  # without that of this test
+            assert caught.value.__context__ is None
 
 
 def test_a_server_takes_the_place_of_another_only_if_that_is_asked_for(tmp_path: Path) -> None:

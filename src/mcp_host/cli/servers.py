@@ -122,10 +122,16 @@ def _read(places: Iterable[Path | FoundFile], *, skip: bool) -> Iterable[Servers
 
 def _show(file: ServersFile, printer: Printer) -> None:
     whose = DIALECTS[file.dialect].title + ("" if file.scope is None else f", {file.scope}")
-    printer.line(f"{escaped(str(file.path))} ({whose})", "bold")
+    printer.line(f"{escaped(_short(file.path))} ({whose})", "bold")
     for entry in file.servers:
         notes = [without_secrets(entry.shown), _state(entry), *entry.warnings]
         printer.field(escaped(entry.name), "\n".join(filter(None, notes)))
+
+
+def _short(path: Path) -> str:
+    """A path for a person."""
+    home = Path.home()
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
 
 
 def _state(entry: ServerEntry) -> str:

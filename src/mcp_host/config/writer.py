@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
@@ -211,22 +212,26 @@ def change_file(
     """
     check_dialect(dialect)
     place = path if isinstance(path, FoundFile) else place_of(Path(path))
-    reason = ""
     try:
-        file = LockedFile(place.path, lock_path=_lock_path(place.path), max_size=MAX_FILE)
-        create_private_folder(file.lock_path.parent)
-        with file.locked():
-            before = file.read()
-            content = changed(place, before, dialect, change)
-            if file.read() != before:
-                raise ConfigError("another program has changed it meanwhile: nothing was written", path=place.path)
-            if content != before:
-                create_private_folder(file.path.parent)
-                file.write(content)
-        return
+        return _rewrite(place, dialect, change)
+    except ConfigError as exc:
+        error = exc.with_traceback(None)  # its frames have the text of the file, as with `read_servers`
     except OSError as exc:  # `LockTimeout` is one, without a code of the system
-        reason = f"it cannot be written: {exc.strerror or exc}"
-    raise ConfigError(reason, path=place.path)
+        error = ConfigError(f"it cannot be written: {exc.strerror or exc}", path=place.path)
+    raise error
+
+
+def _rewrite(place: FoundFile, dialect: str | None, change: Callable[[ServersFile, Edit], None]) -> None:
+    file = LockedFile(place.path, lock_path=_lock_path(place.path), max_size=MAX_FILE)
+    create_private_folder(file.lock_path.parent)
+    with file.locked():
+        before = file.read()
+        content = changed(place, before, dialect, change)
+        if file.read() != before:
+            raise ConfigError("another program has changed it meanwhile: nothing was written", path=place.path)
+        if content != before:
+            create_private_folder(file.path.parent)
+            file.write(content)
 
 
 def changed(
@@ -260,10 +265,11 @@ def encoded(path: Path, before: Text, edit: Edit) -> bytes:
     Raises:
         ConfigError: It is not, or cannot be written.
     """
-    try:
+    content = None
+    with suppress(UnicodeEncodeError):
         content = before.encode(edit.text)
-    except UnicodeEncodeError:
-        raise ConfigError("it is not Unicode text", path=path) from None
+    if content is None:  # raised here, because what was raised there has the whole text
+        raise ConfigError("it is not Unicode text", path=path)
     if _comparable(parse_document(path, Text(edit.text)).data) != _comparable(edit.data):
         raise ConfigError(OTHERWISE, path=path)
     return content
