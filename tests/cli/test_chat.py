@@ -20,7 +20,7 @@ from mcp_host.cli.arguments import parse
 from mcp_host.cli.chat import Chat, next_line
 from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
-from mcp_host.errors import ProviderError
+from mcp_host.errors import ConnectionClosed, ProviderError
 from mcp_host.sampling import Allow, SamplingRequest, ToolCall
 from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolResultContent
 from tests.cli import desk
@@ -501,6 +501,20 @@ def test_a_server_that_dies_in_a_call_is_restarted_and_the_person_sees_how_it_en
     assert screen.rows[died - 2 : died] == [ended, "  | on fire"]
     assert "    result        add: 3" in screen.rows
     assert conversation(provider.requests[-1])[-1] == ("user", [["3"]])
+
+
+async def test_a_server_that_ends_between_two_answers_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    chat = chat_with(argv=["--yes"])
+
+    with fail_after(IN_TIME):
+        async with Client(["env", *DESK[1:2], *DESK[3:]], name="desk") as chat.client:
+            with pytest.raises(ConnectionClosed):
+                await chat.client.call_tool("die")  # as another program would have it
+            await chat.begin_prompt()
+            for command in ("/servers", "/servers", "/tools", "/servers"):
+                await chat.command(command)
+
+    assert capsys.readouterr().err == "mcp-host: desk exited with code 3; its stderr:\n  | on fire\n"
 
 
 def test_a_form_and_a_request_for_the_model_are_asked_about_within_the_call(

@@ -217,6 +217,25 @@ async def test_a_terminal_in_raw_mode_shows_and_edits_lines_while_it_asks(screen
     assert screen.modes == raw
 
 
+async def test_a_hidden_answer_is_not_shown_and_the_next_one_is(screen: Screen) -> None:
+    answers: list[str | None] = []
+
+    async def ask() -> None:
+        async with open_terminal(quiet=0.01) as terminal:
+            answers.extend([await terminal.ask("Key> ", hidden=True), await terminal.ask("Name> ")])
+
+    with fail_after(20):
+        async with create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await screen.shows("Key> ")
+            screen.press("hunter2\n")
+            await screen.shows("Name> ")
+            screen.press("Ada\n")
+    screen.rest()
+
+    assert (answers, screen.rows) == (["hunter2", "Ada"], ["Key>", "Name> Ada"])
+
+
 async def test_the_width_is_asked_for_anew(screen: Screen) -> None:
     widths: list[Layout] = []
 

@@ -33,7 +33,7 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
-from mcp_host.errors import ConnectionClosed, McpError
+from mcp_host.errors import ConnectionClosed, McpError, NotConnected
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.limits import Limits
@@ -245,6 +245,7 @@ class Chat:
         self._runs_calls = False  # those of its answer
         self._call_scopes: set[CancelScope] = set()  # of these calls, and of the question about one
         self._stopped = False
+        self._end = ""  # how the server has ended, as the person has seen
         self._shown: dict[str, ServerStatus] = {}  # what the person has seen of each server of a file
 
     async def turn(self, prompt: str) -> ExitCode:
@@ -257,7 +258,7 @@ class Chat:
         failure: Exception | None = None
         result: LoopResult | None = None
         user_message = UserMessage(prompt)
-        self._end_prompt()
+        await self._end_prompt()
         with CancelScope() as self._turn_scope:
             try:
                 result = await run_tool_loop(
@@ -298,7 +299,7 @@ class Chat:
 
     async def command(self, line: str) -> None:
         """Do what the person asks for with a slash."""
-        self._end_prompt()
+        await self._end_prompt()
         word, _, name = line.partition(" ")
         with CancelScope() as self._turn_scope:
             try:
@@ -316,11 +317,16 @@ class Chat:
         self._turn_scope = None
         await self.begin_prompt()
 
-    def _end_prompt(self) -> None:
-        """The person has typed a line: undo `begin_prompt`."""
+    async def _end_prompt(self) -> None:
+        """The person has typed a line: undo `begin_prompt`, and say if the server has ended meanwhile."""
         self._said, self._runs_calls, self._stopped = "", False, False
         self._keyboard.release()
         self._transcript.resume()
+        if isinstance(self.client, Client) and not self.client.connected:
+            with suppress(NotConnected):  # it is being opened
+                end = await self.client.wait_closed()
+                if str(end) != self._end:
+                    self.show_end(end)
 
     async def begin_prompt(self) -> None:
         """Leave the keyboard to the person when no question is open any more. The next turn takes it back."""
@@ -434,6 +440,11 @@ class Chat:
         """Print what the server logs."""
         self._transcript.aside(partial(print_aside, text))
 
+    def show_end(self, end: ConnectionClosed) -> None:
+        """Print how a server has ended."""
+        self._end = str(end)
+        self.show_failure(end)
+
     def show_failure(self, failure: Exception) -> None:
         """Print why something has failed."""
         self._transcript.aside(partial(print_failure, failure))
@@ -519,7 +530,7 @@ class _StoppableTools:
             try:
                 return await self.client.call_tool(name, arguments, timeout=timeout, caller=caller)
             except ConnectionClosed as exc:  # the model is not told why: how the server ended is for the person
-                self.chat.show_failure(exc)
+                self.chat.show_end(exc)
                 raise
         return CallToolResult(content=[TextContent(text=STOPPED)], is_error=True)
 
