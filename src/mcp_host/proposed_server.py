@@ -14,7 +14,8 @@ class ProposedServer:
     *name* and *path* are the server's and its file's; *scope* is whose file it is, such as "project", or None if that is not known.
     *kind* is "command" if the server is started on this machine, or "url". *written* is its command line or URL as the file has
     it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for later.
-    *variables* are the names of the variables of the environment (or headers) that the file gives it. *warnings* say what in its entry
+    *variables* are the names of the variables of the environment (or headers) that the file gives it, and *expansions* say which values
+    of yours it gets, and where: ``headers.X-Key: env:TOKEN``, ``args[0]: input:key``. *warnings* say what in its entry
     is not obeyed, such as a sandbox.
 
     *previous* is the one that was agreed to under this name, in this file, if it has changed since: *expanded* then.
@@ -28,6 +29,7 @@ class ProposedServer:
     written: str
     expanded: str
     variables: tuple[str, ...] = ()
+    expansions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     digest: str
     previous: str | None = None

@@ -89,7 +89,9 @@ def test_a_secret_is_in_no_repr_and_no_error(
     )
     plain = secret.replace("$", "").replace("%", "")
     fine = entry(folder, dialect, command="a", args=[form], env={"T": plain})
-    said: list[object] = [repr(entry(folder, dialect, command="a", args=["--token", plain]).expand()).replace(plain, secret)]
+    said: list[object] = [
+        repr(entry(folder, dialect, command="a", args=["--token", plain]).expand()).replace(plain, secret)
+    ]
     said += [
         repr(literal),
         repr(server),

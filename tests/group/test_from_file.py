@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mcp_host.config import FoundFile, Input, read_servers
 from mcp_host.errors import CallerError, ConfigError, NotConnected
 from mcp_host.group import ClientGroup, ProposedServer, ServerConsents
 from mcp_host.group.file_server import FileOptions, FileServer
-from mcp_host.group.options import NotStarted, ServerOptions
+from mcp_host.group.options import GroupOptions, NotStarted, ServerOptions
 from mcp_host.limits import Limits
 from mcp_host.transports.http import StreamableHttp
 from mcp_host.transports.stdio import Stdio
@@ -123,6 +124,7 @@ async def test_a_projects_server_is_started_once_a_person_has_agreed_and_is_aske
         written="no-such-program '${DIR}' -v",
         expanded=hidden,
         variables=("TOKEN",),
+        expansions=("args[0]: env:DIR", "env.TOKEN: env:KEY"),
         warnings=("autoApprove: no approval is taken from a file: your own approver decides",),
         digest=proposed.digest,
     )
@@ -460,4 +462,5 @@ def test_a_file_that_cannot_be_read_and_a_wrong_argument_are_errors_at_once(proj
     with pytest.raises(ValueError, match="there is no dialect"):
         ClientGroup.from_file(path, dialect="x")
     with pytest.raises(TypeError, match="unexpected"):
-        ClientGroup.from_file(path, unknown=1)
+        ClientGroup.from_file(path, unknown=1)  # type: ignore[call-arg]  # likewise
+    assert [*GroupOptions.__annotations__] == [*signature(ClientGroup).parameters][1:]

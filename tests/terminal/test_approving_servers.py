@@ -23,9 +23,17 @@ COMMAND = ProposedServer(
     written="uvx shop '${DIR}'",
     expanded="uvx shop '**********'",
     variables=("MODE", "TOKEN"),
+    expansions=("args[1]: env:DIR", "env.TOKEN: env:KEY"),
     digest="1",
 )
-URL = replace(COMMAND, kind="url", written="https://example.com/mcp", expanded="https://example.com/mcp", variables=())
+URL = replace(
+    COMMAND,
+    kind="url",
+    written="https://example.com/mcp",
+    expanded="https://example.com/mcp",
+    variables=(),
+    expansions=(),
+)
 
 
 async def decision(screen: Screen, *keys: str, asked: ProposedServer = COMMAND) -> Allow | Deny:
@@ -54,6 +62,9 @@ async def test_the_person_sees_the_file_the_command_and_the_names_of_variables(s
         "  | uvx shop '${DIR}'",
         "variables of the environment that the file gives it",
         "  | MODE, TOKEN",
+        "values of yours that it gets",
+        "  | args[1]: env:DIR",
+        "  | env.TOKEN: env:KEY",
         "",
         "y: yes, until its entry or its command changes",
         "v: view the whole entry",

@@ -1,9 +1,9 @@
 """Several servers under one roof: their names, their states, and the tools of all."""
 
 from mcp_host.group.consents import ApproveServer, ServerConsents
-from mcp_host.group.group import ClientGroup, OnServerChange, OnServerLog
+from mcp_host.group.group import ClientGroup
 from mcp_host.group.names import group_name
-from mcp_host.group.options import ServerOptions
+from mcp_host.group.options import OnServerChange, OnServerLog, ServerOptions
 from mcp_host.group.status import OnStatus, ServerState, ServerStatus
 from mcp_host.proposed_server import ProposedServer
 

@@ -222,6 +222,7 @@ class FileServer:
             written=entry.shown,
             expanded=preview.shown,
             variables=preview.variables,
+            expansions=entry.variables,
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),
         )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, get_args
 from weakref import ref
 
 from anyio import CancelScope, create_task_group, move_on_after
@@ -27,7 +27,7 @@ from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnecte
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.group.member import Member, listed
 from mcp_host.group.names import SEPARATOR, server_prefix
-from mcp_host.group.options import ServerOptions
+from mcp_host.group.options import GroupOptions, OnServerChange, OnServerLog, ServerOptions, Wait
 from mcp_host.group.status import OnStatus, ServerStatus, StatusChanges
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
@@ -50,17 +50,13 @@ if TYPE_CHECKING:
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Approvals, ApproveProposal, Sampling
     from mcp_host.sampling.limits import OwnTools
-    from mcp_host.session.changes import Change
     from mcp_host.transports.base import Transport
     from mcp_host.transports.infer import Connectable
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Wait: TypeAlias = Literal["first", "all", "none"]
-OnServerLog: TypeAlias = Callable[[str, types.LoggingMessageNotificationParams], Awaitable[None] | None]
 ServersPath: TypeAlias = "str | os.PathLike[str] | FoundFile"
-OnServerChange: TypeAlias = "Callable[[str, Change], Awaitable[None] | None]"
 
 FILE_GRACE = 10.0  # seconds for calls in flight when a file that is followed changes their server: nobody was asked
 WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
@@ -177,7 +173,7 @@ class ClientGroup:
         environment: Mapping[str, str] | None = None,
         watch: bool | WatchFiles = False,
         grace: float = FILE_GRACE,
-        **options: Any,
+        **options: Unpack[GroupOptions],
     ) -> Self:
         """The servers of a user's file, such as ``mcp.json``, or of several.
 

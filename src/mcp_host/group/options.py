@@ -1,15 +1,29 @@
-"""What a group is told about one server besides its name, and why a server is not started."""
+"""What a group is told: about all servers, about one besides its name, and why one is not started."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from mcp_host.transports.infer import Connectable
 
 if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
+    from mcp_host.elicitation import Elicitation
+    from mcp_host.group.status import OnStatus
     from mcp_host.limits import Limits
+    from mcp_host.middleware import Middleware
+    from mcp_host.protocol.negotiation import EraCache
+    from mcp_host.roots import RootLike, RootsHandler
+    from mcp_host.sampling import Approvals, ApproveProposal, Sampling
+    from mcp_host.sampling.limits import OwnTools
+    from mcp_host.session.changes import Change
+    from mcp_host.types import Implementation, LoggingMessageNotificationParams
+
+Wait: TypeAlias = Literal["first", "all", "none"]
+OnServerLog: TypeAlias = "Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]"
+OnServerChange: TypeAlias = "Callable[[str, Change], Awaitable[None] | None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +38,25 @@ class ServerOptions:
     tools: ToolPolicy | None = None
     limits: Limits | None = None
     enabled: bool = True
+
+
+class GroupOptions(TypedDict, total=False):
+    """What `ClientGroup` takes besides its servers."""
+
+    sampling: Sampling | None
+    elicitation: Elicitation | None
+    roots: Sequence[RootLike] | RootsHandler | None
+    approve: ApproveProposal | Approvals | None
+    on_status: OnStatus | None
+    on_log: OnServerLog | None
+    on_change: OnServerChange | None
+    client_info: Implementation | None
+    limits: Limits | None
+    era_cache: EraCache | None
+    middleware: Sequence[Middleware]
+    ping_interval: float | None
+    run_own_tools: bool | OwnTools
+    wait: Wait | float
 
 
 class NotStarted(Exception):

@@ -333,6 +333,8 @@ class _ServerPage(_Page):
         if proposed.variables:
             given = "variables of the environment" if is_command else "headers"
             yield from self.part(f"{given} that the file gives it", ", ".join(proposed.variables))
+        if proposed.expansions:
+            yield from self.part("values of yours that it gets", "\n".join(proposed.expansions))
         if proposed.warnings:
             yield from self.part("what is not obeyed of its entry", "\n".join(proposed.warnings))
         if proposed.previous is not None:
