@@ -14,6 +14,7 @@ from mcp_host.auth import AuthorizationNeeded
 from mcp_host.errors import ConnectionClosed, NotConnected, ServerError, Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext
 from tests.auth.authorization_server import Protected
+from tests.auth.test_another_login import Private, bearer, private  # noqa: F401  # a fixture
 from tests.auth.world import CALLBACK, oauth, person, site
 from tests.client.sites import Site, handshake
 from tests.extent import on_both
@@ -185,6 +186,20 @@ async def test_no_browser_opens_before_log_in_which_asks_in_the_context_of_its_c
         assert (await group.call_tool("a__add", {"a": 2, "b": 3})).structured_content == {"result": 5}
 
     assert seen.of("a") == ["connecting", "needs_login", "ready"]
+
+
+async def test_after_another_login_the_tools_are_those_of_its_person(private: Private) -> None:  # noqa: F811
+    url, auth = private.site.url, oauth()
+    async with opened({"a": StreamableHttp(url, auth=auth)}) as group:
+        for _ in range(2):
+            await group.log_in("a")
+            (tool,) = await group.list_tools()
+            assert tool.description == await bearer(auth, url)
+            await auth.login(url)
+        await group.disable("a")
+        await group.enable("a")
+        (tool,) = await group.list_tools()
+        assert tool.description == await bearer(auth, url)
 
 
 async def test_a_login_that_is_denied_or_cancelled_leaves_the_server_waiting(site: Protected) -> None:

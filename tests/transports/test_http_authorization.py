@@ -15,19 +15,22 @@ import httpx2
 import pytest
 
 from mcp_host import StreamableHttp
-from mcp_host.errors import McpError, Unauthorized
+from mcp_host.errors import McpError, SessionLost, Unauthorized
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Request
+from mcp_host.transports._http.authorization import AuthorizedBy
 from mcp_host.transports._http.response import ERROR_SIZE
 from mcp_host.transports._http.session import Timing
 from mcp_host.transports.base import Channel
 from tests.clock import Pauses
 from tests.extent import on_both
 from tests.transports.http_peers import (
+    CALL,
     INITIALIZE,
     JSON,
     VERSION,
     Halting,
+    Heard,
     RecordedHandle,
     Wire,
     event,
@@ -36,7 +39,8 @@ from tests.transports.http_peers import (
     saying,
     serving,
 )
-from tests.transports.legacy_peers import legacy, stream
+from tests.transports.http_peers import opened as opened_at
+from tests.transports.legacy_peers import legacy, listening, shake_hands, stream
 
 pytestmark = pytest.mark.backends("asyncio")  # but for what waits, closes or stops a clock
 
@@ -119,8 +123,8 @@ class Sequel(httpx.Auth):
 class Known:
     """An Auth around any backend."""
 
-    def authorized_by(self, url: str) -> object:
-        return None
+    def authorized_by(self, url: str) -> AuthorizedBy:
+        return AuthorizedBy("ada")
 
 
 class Ready(Known, Sequel):
@@ -429,3 +433,115 @@ async def test_a_callers_client_is_used_with_its_hooks_and_cookies_and_without_i
 
     assert seen == [("first", 401), ("second", 200), ("first", 200)]
     assert peer.heard[2].headers["cookie"] == "place=1"
+
+
+# One person logs in after the other
+
+
+class Switched(Known, Sequel):
+    """The Auth of whoever has logged in: *who*, or "" for nobody."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__()
+        self.who = who
+
+    def ready(self, method: str, url: str) -> Mapping[str, str] | None:
+        return {"Authorization": self.who} if self.who else {}
+
+    def authorized_by(self, url: str) -> AuthorizedBy:
+        return AuthorizedBy(self.who, token=self.who or None)
+
+
+@ways
+async def test_a_cookie_of_one_login_does_not_go_with_the_token_of_the_next(way: Way) -> None:
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            owner = heard.headers.get("authorization", "nobody")
+            await wire.reply(200, {**JSON, "set-cookie": f"of={owner}"}, ANSWER)
+
+    auth = Switched("")
+    async with serving(script) as peer, way(peer.url, auth) as channel:
+        for auth.who in ("", "ada", "ada", "bob", "bob"):
+            await channel.request(PING, {}, RecordedHandle())
+
+    is_the_applications = way in (by_httpx, by_httpx2)
+    last = "of=ada" if is_the_applications else None
+    assert [each.headers.get("cookie") for each in peer.heard] == [None, "of=nobody", "of=ada", last, "of=bob"]
+
+
+async def test_a_cookie_that_comes_after_the_next_login_has_been_used_is_not_kept() -> None:
+    asked, used = anyio.Event(), anyio.Event()
+
+    async def script(wire: Wire) -> None:
+        while True:
+            heard = await wire.hear()
+            if heard.headers["authorization"] == "ada":
+                asked.set()
+                await used.wait()
+                await wire.reply(200, {**JSON, "set-cookie": "of=ada"}, ANSWER)
+            else:
+                await wire.reply(200, JSON, ANSWER)
+
+    auth = Switched("ada")
+    async with serving(script) as peer, by_pool(peer.url, auth) as channel:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(channel.request, PING, {}, RecordedHandle())
+            await asked.wait()
+            auth.who = "bob"
+            await channel.request(PING, {}, RecordedHandle())
+            used.set()
+        await channel.request(PING, {}, RecordedHandle())
+
+    assert [each.headers.get("cookie") for each in peer.heard] == [None] * 3
+
+
+@pytest.mark.parametrize("first", ["", "ada"], ids=["begun by nobody", "begun by a person"])
+async def test_a_session_is_of_one_login_and_nothing_of_it_is_sent_with_the_token_of_another(first: str) -> None:
+    auth = Switched(first)
+    async with serving(legacy()) as peer, opened_at(peer.url, auth=auth) as channel:
+        await shake_hands(channel)
+        for auth.who in ("ada", "ada", ""):
+            await channel.request(CALL, VERSION, RecordedHandle())
+        sent, auth.who = len(peer.heard), "bob"
+        with pytest.raises(SessionLost, match="the session is lost: it was begun with another login") as lost:
+            await channel.request(CALL, VERSION, RecordedHandle())
+        assert (len(peer.heard), lost.value.may_have_run) == (sent, False)
+        await shake_hands(channel)
+        await channel.request(CALL, VERSION, RecordedHandle())
+        auth.who = "carol"
+
+    sessions = [(each.headers.get("authorization", ""), each.headers.get("mcp-session-id")) for each in peer.heard]
+    assert sessions[-3:] == [("bob", None), ("bob", "s-2"), ("bob", "s-2")], "without a DELETE"
+    assert {owner for owner, id in sessions if id == "s-1"} == {"ada", ""}
+
+
+async def test_neither_a_response_nor_the_stream_of_a_session_is_resumed_with_the_token_of_another_login() -> None:
+    auth, paused = Switched("ada"), anyio.Event()
+
+    async def pause(seconds: float) -> None:
+        paused.set()
+
+    async def end(wire: Wire, heard: Heard) -> None:
+        auth.who = "bob"
+        await stream(event(b"", id="e"))(wire, heard)
+
+    async with serving(legacy(get=end)) as peer, listening(peer, auth=auth, sleep=pause) as listener:
+        await shake_hands(listener)
+        await paused.wait()
+        await anyio.wait_all_tasks_blocked()
+    assert [each.method for each in peer.heard] == ["POST", "POST", "GET"]
+
+    auth.who = "ada"
+    async with serving(legacy(post=end)) as peer, opened_at(peer.url, auth=auth) as channel:
+        await shake_hands(channel)
+        with pytest.raises(SessionLost) as lost:
+            await channel.request(CALL, VERSION, RecordedHandle())
+        assert lost.value.may_have_run
+    assert [each.method for each in peer.heard] == ["POST"] * 3
+
+
+async def test_only_an_auth_that_tells_of_logins_has_what_is_cached_kept_for_the_next_connection() -> None:
+    for auth, kept in ((Sequel("me"), False), (Ready("me"), True), (None, True)):
+        async with by_pool("http://127.0.0.1:1/mcp", auth) as channel:
+            assert channel.keeps_cache is kept

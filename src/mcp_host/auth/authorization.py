@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from secrets import token_urlsafe
 
 from anyio import CancelScope, move_on_after
 
@@ -33,8 +34,10 @@ from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogin, PendingLogi
 from mcp_host.auth.storage.saved import Place, Saved, Wanted
 from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
+from mcp_host.transports._http.authorization import AuthorizedBy
 from mcp_host.transports._http.secret import Secret
 
+LOGIN_BYTES = 12  # of `Saved.login`: no two logins are ever the same
 EARLY_WAIT = 2.0  # seconds that a request with a good token waits for its refresh
 
 
@@ -66,6 +69,14 @@ class Authorization:
         self._not_granted: set[str] = set()
         """Scopes that a request needs, and that a login for it has not given."""
         self._refresher = Refresher(self.credentials, settings, self._work.uncancelled)
+
+    @property
+    def authorized_by(self) -> AuthorizedBy:
+        """What requests are authorized by now."""
+        saved = self.credentials.entry.value
+        if saved is None or saved.token is None:
+            return AuthorizedBy((self.place, None if saved is None else saved.login))
+        return AuthorizedBy((self.place, saved.login), saved.token.scopes, saved.token)
 
     # For each request
 
@@ -214,12 +225,16 @@ class Authorization:
             if ES256 not in server.dpop_algorithms:
                 raise DiscoveryFailed(f"{excerpt(server.issuer)} does not offer DPoP with {ES256}")
             key = new_key()
-        return Wanted(url, resource, server, scopes, key)
+        login = "" if self._settings.machine is not None else token_urlsafe(LOGIN_BYTES)
+        return Wanted(url, resource, server, scopes, login, key)
 
     async def _step_up(self, wanted: Wanted, needed: Set[str]) -> Token | None:
         """Log in for the scopes that are *needed*, unless they have lately been denied."""
         granted, asked = set(self.credentials.granted_scopes), set(self.credentials.asked_scopes)
         missing = needed - (granted & asked)  # not empty: see `_are_refused`
+        saved = self.credentials.entry.value
+        login = wanted.login if saved is None or saved.token is None else saved.login
+        wanted = replace(wanted, login=login)  # the session at the server goes on with the person who has a token
         try:
             self._login_limits.check(wanted.url, missing)
             token = await self._log_in(wanted)

@@ -28,7 +28,7 @@ from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.handlers import check_callable
-from mcp_host.transports._http.authorization import REQUESTED_URL
+from mcp_host.transports._http.authorization import REQUESTED_URL, AuthorizedBy
 from mcp_host.transports._http.backend import AnyClient
 from mcp_host.transports._http.secret import Secret
 
@@ -202,11 +202,10 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         authorization = None if server is None else server.authorization_at(server.url)
         return None if authorization is None else authorization.ready(method, url)
 
-    def authorized_by(self, url: str) -> object:
-        """What requests to *url* are authorized by, for transports: a new value after each login. None if it is not known."""
+    def authorized_by(self, url: str) -> AuthorizedBy:
+        """What requests to *url* are authorized by, for transports."""
         server = self._servers.get(url)
-        authorization = None if server is None else server.authorization
-        return None if authorization is None else (authorization.place, authorization.credentials.token)
+        return AuthorizedBy(0) if server is None else server.authorized_by
 
     def sync_auth_flow(self, request: Any) -> Generator[Any, Any, None]:
         raise RuntimeError("OAuth is for async clients: httpx.AsyncClient(auth=...)")

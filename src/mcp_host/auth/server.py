@@ -21,6 +21,7 @@ from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import WANTS, Place, Saved, Wants
 from mcp_host.concurrency.asking import is_unattended
+from mcp_host.transports._http.authorization import AuthorizedBy
 
 AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
 """Gives the authorization of a place, which the server has named. Several servers may share it."""
@@ -39,6 +40,12 @@ class Server:
         self._authorization_of = authorization_of
         self._entry = Entry(settings.store, f"server {url}", WANTS)
         self._work = SharedWork()
+        self._changes = 0
+
+    @property
+    def authorized_by(self) -> AuthorizedBy:
+        """What requests to it are authorized by. Without an authorization it is the same until there has been one."""
+        return AuthorizedBy(self._changes) if self.authorization is None else self.authorization.authorized_by
 
     def place(self, resource: str, issuer: str) -> Place:
         """Where its authorization for *resource* is kept: apart from those of other servers, unless the host shares it.
@@ -72,6 +79,7 @@ class Server:
 
     async def keep(self, authorization: Authorization | None, at: str | None = None) -> None:
         """*authorization* is what it wants, *at* another URL than before, if given."""
+        self._changes += 1
         self.authorization = authorization
         self._at = at or self._at
         await self._entry.keep(None if authorization is None else Wants(authorization.place, self._at))

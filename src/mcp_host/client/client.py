@@ -811,6 +811,8 @@ class Client:
         listed: FilteredTools | None = None
         while True:
             connection, filtered = self._lifetime.require(), self._lifetime.filtered
+            if connection.dispatcher.has_logins:
+                connection.dispatcher.notice_login()
             assert filtered is not None, "the caller has looked"
             if not filtered.policy.lists_first:
                 break

@@ -415,10 +415,11 @@ class ClientGroup:
         return await self.enable(member.name)
 
     async def log_in(self, name: str) -> ServerStatus:
-        """Connect a server that needs a login, and return its status.
+        """Connect a server that needs a login, list its tools, and return its status.
 
         The login begins in the task and context of this call. Nothing else of the group opens a browser or asks a person to log
-        in, but for calls: they are made by your users, who are asked as `Client` asks them.
+        in, but for calls: they are made by your users, who are asked as `Client` asks them. Call this also if another person has
+        logged in to a server that is ready (`OAuth.login`), who may have other tools.
 
         Raises:
             CallerError: There is none of that name.
@@ -433,8 +434,7 @@ class ClientGroup:
         self._require_open()
         if not member.running:
             raise member.not_ready()
-        if not member.ready:
-            await member.log_in()
+        await member.log_in()
         return member.status
 
     def status(self) -> dict[str, ServerStatus]:

@@ -356,11 +356,12 @@ class Member:
             self._wake()
 
     async def log_in(self) -> None:
-        """Connect and list in the context of the caller, where a person may be asked to log in."""
+        """Connect, if it is not ready, and list in the context of the caller, where a person may be asked to log in."""
         run, client = self._run, self.client
         assert run is not None, "the group has looked"
         assert client is not None, "it is connected, or waits"
-        await client.connect()
+        if not self.ready:
+            await client.connect()
         await self._offer(await _list_tools(client))
         if not run.stopped:
             self._become_ready(client)

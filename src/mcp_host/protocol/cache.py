@@ -62,6 +62,8 @@ class Cache:
         self._clock = clock
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
         self._size = 0
+        self._context: Hashable = None
+        """The authorization context of what is private."""
         self.changes = 0
         """Grows with every change. Read it before a request and pass it to `keep`."""
         self.tool_changes = 0
@@ -137,6 +139,17 @@ class Cache:
             self.tool_changes += 1
         for key in [key for key in self._entries if not methods or key.request[0] in methods]:
             self._remove(key)
+
+    def enter(self, context: Hashable) -> bool:
+        """Drop what is private to another authorization than that of *context*. Returns whether it is another one than before."""
+        if context == self._context:
+            return False
+        self._context = context
+        self.changes += 1
+        self.tool_changes += 1
+        for key in [key for key in self._entries if key.caller is not _Everyone.EVERYONE]:
+            self._remove(key)
+        return True
 
     def _remove(self, key: Key) -> None:
         if (entry := self._entries.pop(key, None)) is not None:

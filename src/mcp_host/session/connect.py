@@ -70,6 +70,7 @@ class Connector:
         self._sent = Event()
         """Set when the probe is sent, or is not going to be: middleware may take its time before that."""
         self._initialize_timed_out = False
+        self._changes = 0  # of the cache, before the probe
         self._probed: EraChoice | Exception | None = None
         """What the probe has brought so far."""
         self._initialized: Session | Exception | None = None
@@ -91,9 +92,8 @@ class Connector:
             return await self._handshake()
         if self._attempt.assumed == "legacy" and versions.legacy:
             return await self._handshake_as_assumed()
-        for version in versions.modern:
-            if (known := self._state.cache.find(DISCOVER, {"version": version})) is not None:
-                return self._modern_session(self._modern(version), known)
+        if (known := self._known_session()) is not None:
+            return known
         decision = await self._probe()
         ended = decision.failure if isinstance(decision, UseLegacy) else decision
         if isinstance(ended, ConnectionClosed) and versions.legacy and not self._dispatcher.stream_per_request:
@@ -285,6 +285,17 @@ class Connector:
 
     # Discovery
 
+    def _known_session(self) -> Session | None:
+        """The session as an earlier connection has discovered it, if that is fresh."""
+        if self._dispatcher.has_logins:
+            self._dispatcher.notice_login()
+        cache = self._state.cache
+        self._changes = cache.changes
+        for version in self._versions.modern:
+            if (known := cache.find(DISCOVER, {"version": version})) is not None:
+                return self._modern_session(self._modern(version), known)
+        return None
+
     async def _ask_discover(self, era: Modern) -> Success:
         return await self._dispatcher.request_by_itself(DISCOVER, {}, era, self.timeouts, on_send=self._sent.set)
 
@@ -300,7 +311,7 @@ class Connector:
                 result = {}
         outcome = era.read(DISCOVER, result)
         assert isinstance(outcome, Complete), "discovery requires no input"
-        self._state.cache.keep(DISCOVER, {"version": era.version}, outcome)
+        self._state.cache.keep(DISCOVER, {"version": era.version}, outcome, since=self._changes)
         self._state.remember_era("modern")
         return self._modern_session(era, result)
 

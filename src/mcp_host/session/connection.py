@@ -188,10 +188,8 @@ class Connection:
             raise CallerError(f"revision {session.era.version} has no {call.method}")
         if missing := session.era.missing(call.method, session.capabilities):
             raise NotAdvertised(f"{self._state.name} did not advertise {missing}, which {call.method} needs")
-        if call.method in CACHEABLE:
-            fresh = cache.find(call.method, call.params, call.headers, caller=call.caller)
-            if fresh is not None:
-                return fresh
+        if call.method in CACHEABLE and (fresh := self._cached(call)) is not None:
+            return fresh
         changes = cache.changes
         try:
             reply = await self._send(session, call, call.params)
@@ -209,6 +207,12 @@ class Connection:
             cache.keep(call.method, call.params, outcome, call.headers, caller=call.caller, since=changes)
         self.useful = True
         return outcome.value
+
+    def _cached(self, call: Call) -> Params | None:
+        """The result of *call*, if there is a fresh one."""
+        if self.dispatcher.has_logins:
+            self.dispatcher.notice_login()
+        return self._state.cache.find(call.method, call.params, call.headers, caller=call.caller)
 
     async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
         """Repeat the request of *reply* with the input that the server requires, until there is a result."""

@@ -38,7 +38,7 @@ from mcp_host.session.inbound import InboundRequests
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
-from mcp_host.transports.base import Channel, Headers
+from mcp_host.transports.base import AuthorizedChannel, Channel, Headers
 
 if TYPE_CHECKING:
     from mcp_host.middleware import ClientRequest
@@ -77,6 +77,10 @@ class Dispatcher:
         self.spawn = tasks.start_soon
         """Runs a function in a task that ends with the connection at the latest."""
         self._channel = channel
+        context = channel.authorization_context if isinstance(channel, AuthorizedChannel) else None
+        self._authorization_context = context if context is not None and context() is not None else None
+        self.has_logins = self._authorization_context is not None
+        """Whether to `notice_login`: before what is kept is used, and after each request."""
         self._on_notification = notify
         limits, self._counters = state.limits, state.counters
         self._max_values = limits.max_values
@@ -178,6 +182,13 @@ class Dispatcher:
             self._success = None
         return success
 
+    def notice_login(self) -> None:
+        """Drop what was private to the last login, and have the lists handed over again, if there is another one now."""
+        assert self._authorization_context is not None, "the caller has looked"
+        state = self._client
+        if state.cache.enter(self._authorization_context()) and self.session is not None and state.list_watcher:
+            state.list_watcher.missed(self.session.capabilities)
+
     async def next_success(self) -> None:
         """Wait until another request succeeds."""
         self._success = self._success or Event()
@@ -185,6 +196,8 @@ class Dispatcher:
 
     async def _exchange(self, pending: PendingRequest, headers: Headers) -> Success:
         skipped = self._skipped
+        if self.has_logins:
+            self.notice_login()
         try:
             if self.stream_per_request:
                 with pending.bounded():
@@ -195,6 +208,8 @@ class Dispatcher:
             pending.fail(exc)
         if pending.reports:  # they came before the answer, so they are delivered before it
             await pending.deliver_progress()
+        if self.has_logins:
+            self.notice_login()  # the result may be of a login before
         if more := self._skipped - skipped:  # perhaps the answer was among it
             pending.skipped = f"; skipped meanwhile, as no message: {more}, the last {self._skipped_last}"
         return pending.result()

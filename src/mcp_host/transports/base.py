@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from textwrap import indent
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -141,6 +141,18 @@ class RequestHandle(Protocol):
 
     Then the error tells that the request did not run, and nothing is sent to cancel it.
     """
+
+
+@runtime_checkable
+class AuthorizedChannel(Protocol):
+    """A channel whose requests may be authorized by another login in the course of time."""
+
+    def authorization_context(self) -> Hashable:
+        """Whose requests are sent now: another value after each login. None if the channel knows of no logins.
+
+        Results that are private, and listings, are dropped when it changes.
+        """
+        ...
 
 
 class Channel(Protocol):

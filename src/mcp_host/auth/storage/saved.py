@@ -26,6 +26,8 @@ class Saved:
     """The private key that the token is bound to, if it is (a JWK)."""
     refreshing_until: float | None = None
     """A process refreshes the token until then, in seconds since 1970."""
+    login: str = ""
+    """Which login it is of. Refreshed tokens are of the same one, and so are those of a machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,13 @@ class Wanted:
     resource: Resource
     server: AuthorizationServer
     scopes: tuple[str, ...]
+    login: str
+    """As in `Saved`."""
     key: PrivateJwk | None = field(repr=False)
     """The private key that the token is to be bound to, if it is (a JWK)."""
 
     def by(self, client: OAuthClient) -> Saved:
-        return Saved(self.resource, self.server, client, None, self.scopes, self.key)
+        return Saved(self.resource, self.server, client, None, self.scopes, self.key, login=self.login)
 
 
 @dataclass(frozen=True, slots=True)

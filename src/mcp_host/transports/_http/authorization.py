@@ -6,10 +6,10 @@ A `ReadyAuth` runs around any backend, all others inside a client of their libra
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import httpx
 
@@ -24,6 +24,21 @@ ENDS_SESSION = "DELETE"  # while a client closes: no person is asked to log in f
 
 Authorizing: TypeAlias = Callable[[], AbstractContextManager[object]]
 """A context in which an Auth gets the authorization: see `RequestHandle.authorizing`."""
+
+
+class AuthorizedBy(NamedTuple):
+    """What requests are authorized by."""
+
+    login: Hashable
+    """Whose they are: another value after each login and logout. A login that adds scopes to a token keeps it."""
+    scopes: Hashable = None
+    token: object = None
+    """None if requests are sent without one."""
+
+    @property
+    def context(self) -> Hashable:
+        """The authorization context: private results are not shared with another one."""
+        return self.login, self.scopes
 
 
 class Auth(Protocol):
@@ -48,8 +63,8 @@ class ReadyAuth(Protocol):
         """
         ...
 
-    def authorized_by(self, url: str, /) -> object:
-        """What requests to *url* are authorized by: another value after each login. None if it is not known."""
+    def authorized_by(self, url: str, /) -> AuthorizedBy:
+        """What requests to *url* are authorized by now."""
         ...
 
     def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, lru_cache, partial
 from http.client import HTTPResponse
@@ -24,7 +24,15 @@ from mcp_host.concurrency.owners import WorkOwner, owned_by
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import may_hold_credential
-from mcp_host.transports._http.authorization import Auth, Authorizing, Pausing, ReadyAuth, library_of, send_authorized
+from mcp_host.transports._http.authorization import (
+    Auth,
+    AuthorizedBy,
+    Authorizing,
+    Pausing,
+    ReadyAuth,
+    library_of,
+    send_authorized,
+)
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
 from mcp_host.transports._http.secret import Secret, SecretBytes
@@ -58,6 +66,8 @@ PROXY_AUTHENTICATION = 407
 Headers: TypeAlias = Mapping[str, str]
 OnSent: TypeAlias = Callable[[str, Iterable[tuple[str, str]]], None]
 """Gets the URL and the headers of a request."""
+CheckLogin: TypeAlias = Callable[[Hashable], None]
+"""Gets the `AuthorizedBy.login` of a request that is about to be sent with a token. What it raises keeps it from that."""
 
 # h11's list of headers that it has checked, which it does not check again. The class has no public name.
 _CheckedHeaders = type(h11.Request(method="GET", target="/", headers=[("host", "")]).headers)
@@ -142,6 +152,8 @@ class HttpBackend(ABC):
     with `may_have_run=True`: nothing tells whether the server had read it. Only a *repeatable* request is sent twice.
     """
 
+    knows_login = True
+    """Whether `authorized_by` tells of each change of the credentials."""
     not_retried: tuple[type[Exception], ...] = (TimeoutError,)
     """Causes of a `ConnectFailed` after which trying again is pointless: a timeout has taken long enough."""
 
@@ -159,6 +171,8 @@ class HttpBackend(ABC):
         """Gets each request as it is sent: with what an Auth, a client and a cookie jar add to it."""
         self.owner = WorkOwner()
         """Of what an Auth does for requests, until they are all over."""
+        self._login: Hashable = None
+        """Whose the cookies are: of the last request with a token."""
 
     async def send(
         self,
@@ -169,6 +183,7 @@ class HttpBackend(ABC):
         repeatable: bool = False,
         redirects: bool = True,
         authorizing: Authorizing = nullcontext,
+        check_login: CheckLogin = lambda _: None,
     ) -> HttpResponse:
         """Send a request and return its response, of any status, as soon as its headers have arrived.
 
@@ -177,7 +192,7 @@ class HttpBackend(ABC):
         responses like any other. While an Auth gets the authorization, it is in *authorizing*.
 
         Raises:
-            McpError: The Auth raised it.
+            McpError: The Auth or *check_login* raised it.
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
             HttpStatusError: A redirect that is not followed.
         """
@@ -187,7 +202,7 @@ class HttpBackend(ABC):
             if self._auth is None:
                 response = await self._send(method, url, sent, content, repeatable, authorizing)
             else:
-                send = partial(self._send, method, url, content=content, repeatable=repeatable, authorizing=authorizing)
+                send = partial(self._send_as, self._auth, check_login, method, url, content, repeatable, authorizing)
                 owning = partial(self._owning, authorizing)
                 response = await send_authorized(self._auth, method, text, sent, send, owning, self._text)
             response.drain_soon = self._drain_soon
@@ -198,8 +213,28 @@ class HttpBackend(ABC):
                 text = str(url)
         raise HttpStatusError(response.status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
 
-    def authorized_by(self) -> object:
-        """What requests are authorized by: see `ReadyAuth.authorized_by`."""
+    async def _send_as(
+        self,
+        auth: ReadyAuth,
+        check_login: CheckLogin,
+        method: str,
+        url: httpx.URL,
+        content: bytes | None,
+        repeatable: bool,
+        authorizing: Authorizing,
+        headers: Headers,
+    ) -> HttpResponse:
+        """Send a request with the *headers* of *auth*. Nothing of another login goes with a token."""
+        by = auth.authorized_by(self._text)
+        if by.token is not None:
+            check_login(by.login)
+            if self._login not in (None, by.login):
+                self._forget_cookies()
+            self._login = by.login
+        return await self._send(method, url, headers, content, repeatable, authorizing)
+
+    def authorized_by(self) -> AuthorizedBy | None:
+        """What requests are authorized by. None without an Auth that tells."""
         return None if self._auth is None else self._auth.authorized_by(self._text)
 
     def sends_credential(self, headers: Headers) -> bool:
@@ -217,6 +252,10 @@ class HttpBackend(ABC):
         authorizing: Authorizing,
     ) -> HttpResponse:
         """Send a request without following redirects."""
+
+    @abstractmethod
+    def _forget_cookies(self) -> None:
+        """Forget the cookies of the server, which are of another login."""
 
     @abstractmethod
     async def aclose(self) -> None: ...
@@ -277,6 +316,7 @@ class HttpxBackend(HttpBackend):
             auth = client.auth  # inside the client it could neither pause timeouts nor know of redirects
         super().__init__(url, headers, name, auth if isinstance(auth, ReadyAuth) else None)
         self._flow = auth if self._auth is None else None
+        self.knows_login = self._flow is None
         self._anonymous = anonymous
         self._proxy = proxy
         self._library, self._client = HttpLibrary.of(client)
@@ -354,6 +394,10 @@ class HttpxBackend(HttpBackend):
                 if not repeatable or not isinstance(exc, self._library.broken):
                     raise
                 broken = exc  # it does not tell whether the connection had been used before
+
+    def _forget_cookies(self) -> None:
+        if isinstance(self._client.cookies.jar, BoundedCookieJar):  # else they are the application's
+            self._client.cookies.clear()
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -503,15 +547,18 @@ class PoolBackend(HttpBackend):
             raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
         if self.on_sent is not None:
             self.on_sent(str(url), headers.items())
-        repeatable = repeatable or method != "POST"  # RFC 9110, section 9.2.2
+        repeatable, login = repeatable or method != "POST", self._login  # RFC 9110, section 9.2.2
         response = await self._pool.request(sent, content or b"", repeatable=repeatable)
-        if self._keeps_cookies and response.header(b"set-cookie") is not None:
+        if self._keeps_cookies and response.header(b"set-cookie") is not None and login == self._login:
             self._cookies = self._cookies or httpx.Cookies(BoundedCookieJar())
             raw = response.head.headers.raw_items()
             self._cookies.extract_cookies(
                 httpx.Response(response.status, headers=raw, request=httpx.Request(method, url))
             )
         return response
+
+    def _forget_cookies(self) -> None:
+        self._cookies = None
 
     async def aclose(self) -> None:
         await self._pool.aclose()

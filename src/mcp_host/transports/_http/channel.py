@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager, nullcontext, suppress
 
 from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
@@ -69,7 +69,9 @@ async def open_channel(
         async with create_task_group() as tasks:
             backend.tasks, backend.drain_time = tasks, timing.drain_time
             slots = Semaphore(sys.maxsize if max_connections is None else max_connections)
-            channel = HttpChannel(backend, limits.max_message, slots, keeps_cache=owned, timing=timing)
+            channel = HttpChannel(
+                backend, limits.max_message, slots, keeps_cache=owned and backend.knows_login, timing=timing
+            )
             try:
                 yield channel
             finally:
@@ -92,12 +94,14 @@ class HttpChannel:
     def __init__(
         self, backend: HttpBackend, max_message: int, slots: Semaphore, *, keeps_cache: bool, timing: Timing
     ) -> None:
-        self.keeps_cache = keeps_cache  # the identity behind a caller's client may change
+        self.keeps_cache = keeps_cache  # the identity behind a caller's client or Auth may change
         self._backend = backend
         self._max_message = max_message
         self._slots = slots
         self._timing = timing
         self._session: LegacySession | None = None
+        self._initialized_by: Hashable = None
+        """The login of the last `initialize`, if that was sent with a token."""
         self._session_begun = Event()
         self._listening = False
         self._reached = False
@@ -105,6 +109,10 @@ class HttpChannel:
     def report_sent(self, on_sent: OnSent) -> None:
         """Pass each request to *on_sent*, as it is sent. For a cassette, which marks the secrets in it."""
         self._backend.on_sent = on_sent
+
+    def authorization_context(self) -> Hashable:
+        by = self._backend.authorized_by()
+        return None if by is None else by.context
 
     async def wait_until_started(self) -> None:
         await checkpoint()  # a server that accepts connections is running
@@ -196,10 +204,16 @@ class HttpChannel:
             headers = {**session.headers, **headers}
         attempts = iter(RETRY_DELAYS if self._reached else ())
         authorizing = nullcontext if handle is None else handle.authorizing
+        check_login = self._note_login if session is None else session.check_login
         while True:
             try:
                 response = await self._backend.send(
-                    "POST", {**POSTED, **headers}, body, repeatable=repeatable, authorizing=authorizing
+                    "POST",
+                    {**POSTED, **headers},
+                    body,
+                    repeatable=repeatable,
+                    authorizing=authorizing,
+                    check_login=check_login,
                 )
                 break
             except ConnectFailed as exc:
@@ -219,10 +233,13 @@ class HttpChannel:
             session.succeeded()
         return response
 
+    def _note_login(self, login: Hashable) -> None:
+        self._initialized_by = login  # or some other request without a session, which begins none
+
     def _begin_session(self, response: HttpResponse, headers: Headers) -> LegacySession:
         """Begin a session with the headers of the response to `initialize`; *headers* are those of the request."""
         id = check_session_id(response.header(SESSION_ID.lower().encode()))
-        session = LegacySession(self._backend, id, headers, self._max_message, self._timing)
+        session = LegacySession(self._backend, id, headers, self._initialized_by, self._max_message, self._timing)
         if self._session is not None:
             self._session.end()
         self._session = session

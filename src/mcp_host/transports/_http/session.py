@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -102,12 +102,20 @@ class LegacySession:
     """One session of a handshake revision.
 
     *headers* are those that middleware has given the `initialize` request: they say who the application is.
+    *login* is that of the request, if it had a token.
     """
 
     def __init__(
-        self, backend: HttpBackend, id: str | None, headers: Headers, max_message: int, timing: Timing
+        self,
+        backend: HttpBackend,
+        id: str | None,
+        headers: Headers,
+        login: Hashable,
+        max_message: int,
+        timing: Timing,
     ) -> None:
         self.id = id
+        self._login = login
         self.headers: Headers
         """What everything in the session carries."""
         self.identify(headers)
@@ -133,6 +141,17 @@ class LegacySession:
     def identify(self, headers: Headers) -> None:
         """Use newer *headers* from now on, such as a token that has been renewed."""
         self.headers = {**headers} if self.id is None else {**headers, SESSION_ID: self.id}
+
+    def check_login(self, login: Hashable) -> None:
+        """A message in this session is about to be sent with a token of *login*.
+
+        Raises:
+            SessionLost: Another one has begun the session: whatever the server keeps in it may be of another person.
+        """
+        if self._login is None:
+            self._login = login
+        elif login != self._login:
+            raise self.lost("it was begun with another login", may_have_run=False)
 
     def sending(self, message: Message, headers: Headers) -> None:
         """Note that *message* is about to be sent in this session, with *headers*."""
@@ -182,7 +201,7 @@ class LegacySession:
             return
         with move_on_after(DELETE_TIME):
             try:
-                response = await self._backend.send("DELETE", self._get_headers())
+                response = await self._backend.send("DELETE", self._get_headers(), check_login=self.check_login)
                 await response.close()
             except Exception as exc:  # of an Auth, too
                 logger.debug("%s: the session was not deleted: %s", self._backend.name, exc)
@@ -211,6 +230,9 @@ class LegacySession:
             backoff.fail()
             try:
                 response = await self._get_stream(last_event, headers, partial(handle.authorizing, sent=True))
+            except SessionLost as exc:
+                exc.may_have_run = True
+                raise
             except ConnectionClosed as exc:
                 failures += 1
                 logger.debug("%s: resuming failed: %s", self._backend.name, exc)
@@ -288,7 +310,7 @@ class LegacySession:
         name = self._backend.name
         if isinstance(error, ConnectionClosed | ProtocolError):
             logger.debug("%s: no stream for server messages: %s", name, error)
-            return isinstance(error, ConnectionClosed)
+            return isinstance(error, ConnectionClosed) and not isinstance(error, SessionLost)
         if not isinstance(error, HttpStatusError) or isinstance(
             error, Unauthorized
         ):  # an Auth has failed, or is missing
@@ -327,7 +349,7 @@ class LegacySession:
         headers = {**self._get_headers(), **headers} | {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if last_event.id:
             headers[LAST_EVENT_ID] = last_event.id
-        response = await self._backend.send("GET", headers, authorizing=authorizing)
+        response = await self._backend.send("GET", headers, authorizing=authorizing, check_login=self.check_login)
         if response.is_success and response.content_type == EVENT_STREAM:
             return response
         async with response:
