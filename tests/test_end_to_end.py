@@ -87,7 +87,7 @@ async def test_our_model_solves_the_servers_problem_with_its_tools(how: str, era
         combine,
         conclude,
     )
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with (
             reached(how) as transport,
             Client(transport, era=era, sampling=Sampling(with_tools=model, approve=always)) as client,

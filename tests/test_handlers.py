@@ -60,7 +60,7 @@ async def test_a_cancelled_handler_is_cancelled() -> None:
         await call_handler(wait, subject="it", failed="no")
         ended.append("call")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             await began.wait()
@@ -88,7 +88,7 @@ async def test_the_cancellation_of_a_task_that_the_handler_awaited_is_a_failure(
     calling = asyncio.ensure_future(call())
     await asyncio.sleep(0)
     calling.cancel() if cancelled_before else began.set()
-    with anyio.fail_after(5), pytest.raises(InputRefused) as caught:
+    with anyio.fail_after(25), pytest.raises(InputRefused) as caught:
         await calling
 
     assert (caught.value.code, str(caught.value)) == (-32603, "no")
@@ -155,7 +155,7 @@ async def test_a_cancelled_handler_leaves_no_cycle_that_would_keep_its_variables
     gc.collect()
     gc.disable()
     try:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(cancelled, lambda: call_handler(handler, subject="it", failed="no"))
                 tasks.start_soon(cancelled, lambda: call_callback(handler, subject="it", failures=Counter()))
@@ -237,7 +237,7 @@ async def test_in_handler_is_true_in_every_handler_that_a_call_waits_for_and_now
     async def on_progress(report: ProgressNotificationParams) -> None:
         seen["progress"] = in_handler()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(
             server.in_process(),
             sampling=Sampling(with_tools=model, approve=approve),
@@ -264,7 +264,7 @@ async def test_a_task_that_outlives_its_handler_is_not_in_a_handler() -> None:
 
     seen: list[bool] = []
     looked, ended = anyio.Event(), anyio.Event()
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             with HandlerScope():
                 await start_a_task()
@@ -283,7 +283,7 @@ async def test_a_scope_has_the_nesting_the_count_and_the_slot_of_the_scope_aroun
     seen: list[HandlerScope | None] = []
     inputs, others = InputCount(), InputCount()
     ended = anyio.Event()
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             with HandlerScope(nesting=2, inputs=inputs, slot="slot"):
                 tasks.start_soon(look)
@@ -355,7 +355,7 @@ async def test_async_functions_are_called_directly(function: Callable[[str], Awa
     ids=["function", "object", "method", "partial", "lambda"],
 )
 async def test_plain_functions_run_in_a_thread(function: Callable[[str], str]) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         name = (await as_async(function, argument="it")("called")).removeprefix("called in ")
 
     assert name != threading.current_thread().name
@@ -363,7 +363,7 @@ async def test_plain_functions_run_in_a_thread(function: Callable[[str], str]) -
 
 async def test_an_awaitable_returned_by_a_plain_function_is_awaited_in_the_event_loop() -> None:
     """A lambda or a decorator does not tell that it stands before a coroutine function."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         said = await as_async(lambda words: async_function(words), argument="it")("called")
 
     assert said == f"called in {threading.current_thread().name}"
@@ -376,7 +376,7 @@ async def test_a_plain_function_sees_the_context_of_its_caller_who_gets_its_exce
     def fail() -> str:
         raise LookupError(who.get())
 
-    with anyio.fail_after(5), pytest.raises(LookupError, match=r"^the caller$"):
+    with anyio.fail_after(25), pytest.raises(LookupError, match=r"^the caller$"):
         await as_async(fail, argument="it")()
 
 
@@ -391,7 +391,7 @@ async def test_a_plain_function_that_is_cancelled_is_left_behind() -> None:
     async def wait() -> None:
         await as_async(block, argument="it")()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.to_thread.run_sync(began.wait)
@@ -408,7 +408,7 @@ async def test_a_plain_function_that_is_cancelled_before_its_thread_begins_is_no
         happened.append("limited")
         return lambda: happened.append("ended")
 
-    with anyio.fail_after(5), anyio.CancelScope() as scope:
+    with anyio.fail_after(25), anyio.CancelScope() as scope:
         scope.cancel()
         await as_async(lambda: happened.append("called"), argument="it", before_thread=before_thread)()
 
@@ -421,7 +421,7 @@ async def test_the_end_of_a_thread_is_reported_once_and_before_the_caller_contin
     async def before_thread() -> Callable[[], None]:
         return lambda: happened.append("ended")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await as_async(lambda: happened.append("called"), argument="it", before_thread=before_thread)()
         happened.append("returned")
 
@@ -440,7 +440,7 @@ async def test_plain_functions_do_not_use_the_default_thread_limiter() -> None:
         await as_async(block, argument="it")()
 
     try:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call)
                 await anyio.to_thread.run_sync(began.wait, abandon_on_cancel=True)
@@ -498,7 +498,7 @@ async def test_a_plain_handler_lends_its_slot_to_calls_from_its_thread() -> None
 
     limits = SamplingLimits(at_once=1, at_once_per_server=1)
     sampling = Sampling(with_tools=model, approve=always, limits=limits)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(server.in_process(), sampling=sampling) as client:
             said = (await client.call_tool("ask", {"words": "outer"})).text
 
@@ -619,7 +619,7 @@ async def test_a_class_is_refused_as_a_handler(cls: type) -> None:
 
 async def test_functions_that_take_one_argument_or_cannot_be_inspected_are_accepted() -> None:
     async def result_of(function: Callable[..., str | Awaitable[str]]) -> str:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             return await as_async(function, argument="it", shape=SHAPE)("well")
 
     assert (await result_of(async_function)).startswith("well in ")

@@ -26,7 +26,7 @@ def share_of(slots: int, *, queue_space: float = 8) -> SemaphoreShare:
 @asynccontextmanager
 async def soon() -> AsyncIterator[TaskGroup]:
     """Tasks that end within five seconds, or fail."""
-    with fail_after(5):
+    with fail_after(25):
         async with create_task_group() as tasks:
             yield tasks
 
@@ -198,7 +198,7 @@ def test_a_semaphore_serves_one_event_loop_after_another(anyio_backend_name: str
     async def wait_in_vain() -> None:
         entered = await acquire(share)
         try:
-            with fail_after(5), CancelScope() as scope:
+            with fail_after(25), CancelScope() as scope:
                 async with create_task_group() as tasks:
                     tasks.start_soon(acquire, share)
                     await wait_all_tasks_blocked()
@@ -343,7 +343,7 @@ async def test_a_call_that_fails_takes_the_slot_back_as_well() -> None:
         assert share.free == 1
         raise ValueError("no")
 
-    with fail_after(5), pytest.raises(ValueError, match="no"):
+    with fail_after(25), pytest.raises(ValueError, match="no"):
         await slot.lend(fail)
     assert share.free == 0
     slot.release()
@@ -392,7 +392,7 @@ async def test_a_slot_is_free_once_it_is_released_and_its_thread_has_ended() -> 
     """In this order or the other. It can be acquired where none may wait."""
     share = share_of(1, queue_space=0)
 
-    with fail_after(5):
+    with fail_after(25):
         slot = await acquire(share)
         await to_thread.run_sync(slot.keep_for_thread())
         assert share.free == 0
@@ -430,7 +430,7 @@ async def test_a_task_that_returns_from_a_call_after_its_handler_takes_a_slot_on
     assert share.free == (1 if has_ended else 0)
     if not has_ended:
         end()
-    with fail_after(5):
+    with fail_after(25):
         entered = await acquire(share)
     entered.release()
 
@@ -445,7 +445,7 @@ async def test_a_thread_that_ended_while_nothing_waited_frees_its_slot_for_a_han
         await third.acquire()
         end()
 
-    with fail_after(5):
+    with fail_after(25):
         other = await acquire(share)
         end = other.keep_for_thread()
         other.release()
@@ -476,7 +476,7 @@ def test_a_thread_that_outlives_its_event_loop_frees_its_slot_in_the_next(
 
     async def use_next() -> None:
         slot = Slot(share)
-        with fail_after(5):
+        with fail_after(25):
             async with create_task_group() as tasks:
                 tasks.start_soon(slot.acquire)
                 await wait_all_tasks_blocked()

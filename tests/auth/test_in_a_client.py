@@ -38,7 +38,7 @@ async def test_a_web_host_that_connects_gets_the_need_of_a_login_as_it_was_raise
     """Whether the era of the server is remembered or not."""
     auth = OAuth(redirect_uri=CALLBACK)
     for _ in range(2):
-        with fail_after(20), pytest.raises(AuthorizationNeeded) as raised:
+        with fail_after(25), pytest.raises(AuthorizationNeeded) as raised:
             await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
 
         assert str(raised.value) == f"{site.url} needs a login at {site.server.issuer}"
@@ -56,7 +56,7 @@ async def test_a_session_goes_on_after_a_login_that_is_needed_in_its_middle(site
         await auth.login(site.url)
     await finish(auth, first.value)
 
-    with fail_after(20):
+    with fail_after(25):
         async with Client(StreamableHttp(site.url, auth=auth), era=era) as client:
             site.server.forget()
             with pytest.raises(AuthorizationNeeded) as of_a_call:
@@ -81,14 +81,14 @@ async def test_a_person_who_denies_a_login_is_asked_once(site: Protected, era: s
         raise LoginFailed("they said no")
 
     auth = OAuth(login=deny, redirect_uri=CALLBACK)
-    with fail_after(20), pytest.raises(LoginFailed, match="they said no"):
+    with fail_after(25), pytest.raises(LoginFailed, match="they said no"):
         await Client(StreamableHttp(site.url, auth=auth), era=era).connect()
 
     assert len(asked) == 1
 
 
 async def test_without_a_login_the_error_says_what_to_pass(site: Protected) -> None:
-    with fail_after(20), pytest.raises(LoginFailed) as raised:
+    with fail_after(25), pytest.raises(LoginFailed) as raised:
         await Client(StreamableHttp(site.url, auth=OAuth())).connect()
 
     assert str(raised.value) == f"{site.url} needs a login, and no one can log in: pass login=in_browser()"

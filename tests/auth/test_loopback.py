@@ -73,7 +73,7 @@ async def rest(stream: SocketStream) -> bytes:
 @asynccontextmanager
 async def waiting(answer: str = FINE, *, request_time: float = 30) -> AsyncIterator[Waiting]:
     """Listen inside. At the end the redirect with *answer* comes, if it has not come before."""
-    with fail_after(20):
+    with fail_after(25):
         async with LoopbackListener.open(LoopbackUri(), request_time=request_time) as listener:
             login = Waiting(listener.redirect_uri, answer)
 
@@ -100,7 +100,7 @@ async def test_a_redirect_to_localhost_is_taken_at_the_addresses_of_both_familie
     if not has_address("::1"):
         pytest.skip("this machine has no IPv6")
     for address in ("127.0.0.1", "::1"):
-        with fail_after(20):
+        with fail_after(25):
             async with LoopbackListener.open(LoopbackUri("localhost")) as listener:
                 port = httpx.URL(listener.redirect_uri).port or 0
                 async with await connect_tcp(address, port) as stream:
@@ -336,7 +336,7 @@ class Failing(SocketListener):
 
 @on_both
 async def test_connections_that_cannot_be_accepted_do_not_end_the_wait() -> None:
-    with fail_after(20):
+    with fail_after(25):
         async with await create_tcp_listener(local_host="127.0.0.1") as listeners, create_task_group() as tasks:
             (real,) = listeners.listeners
             assert isinstance(real, SocketListener)
@@ -358,7 +358,7 @@ class AtPort80(Failing):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:80"])
 async def test_a_browser_may_leave_out_the_default_port(host: str) -> None:
-    with fail_after(20):
+    with fail_after(25):
         async with await create_tcp_listener(local_host="127.0.0.1") as listeners, create_task_group() as tasks:
             (real,) = listeners.listeners
             assert isinstance(real, SocketListener)
@@ -380,7 +380,7 @@ async def test_a_browser_may_leave_out_the_default_port(host: str) -> None:
 @on_both
 async def test_of_two_redirects_the_first_is_taken() -> None:
     """The second is refused, or finds the listener closed."""
-    with fail_after(20):
+    with fail_after(25):
         async with LoopbackListener.open(LoopbackUri()) as listener:
             login = Waiting(listener.redirect_uri)
             async with await login.connect() as first, await login.connect() as second:
@@ -417,7 +417,7 @@ async def test_after_the_redirect_the_port_is_closed() -> None:
 @on_both
 async def test_a_cancelled_wait_leaves_no_socket() -> None:
     """Warnings about sockets that nobody closed are errors here."""
-    with fail_after(20), CancelScope() as scope:
+    with fail_after(25), CancelScope() as scope:
         async with LoopbackListener.open(LoopbackUri()) as listener, create_task_group() as tasks:
             login = Waiting(listener.redirect_uri)
             tasks.start_soon(listener.wait_for_redirect, STATE)

@@ -183,7 +183,7 @@ async def test_no_one_has_to_log_in_while_a_client_closes(site: Protected) -> No
         return await person(url)
 
     auth = OAuth(login=counted, redirect_uri=CALLBACK)
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Client(StreamableHttp(site.url, auth=auth), era="legacy"):
             site.server.forget()
 

@@ -182,7 +182,7 @@ async def test_the_nonce_of_a_response_is_in_the_next_proof() -> None:
     auth = OAuth(registration=Registered("id"), login=agree, redirect_uri=CALLBACK, dpop=True)
     peer: Peer
     async with serving(script) as peer:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             async with StreamableHttp(peer.url, auth=auth).open(Limits()) as channel:
                 for _ in range(5):
                     await channel.request(PING, {}, RecordedHandle())

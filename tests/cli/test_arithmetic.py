@@ -296,7 +296,7 @@ async def test_a_real_server_gets_its_answer() -> None:
         return result.text
 
     sampling = Sampling(with_tools=arithmetic, approve=always)
-    with fail_after(5):
+    with fail_after(25):
         async with Client(server.in_process(), sampling=sampling) as client:
             result = await client.call_tool("solve")
 

@@ -339,7 +339,7 @@ async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_lo
         await chat.turn("What is 1 + 2?")
         events.append("next prompt")
 
-    with fail_after(20):
+    with fail_after(25):
         async with Client(server()) as chat.client, create_task_group() as tasks:
             async with chat.login():
                 events.append("logged in")

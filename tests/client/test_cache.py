@@ -348,7 +348,7 @@ async def test_the_cache_is_for_one_connection_of_one_client() -> None:
     peer = answering(STATELESS, FRESH | {"tools": []})
     client = Client(peer)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         for each in (client, client, Client(peer)):
             async with each:
                 await each.list_tools()

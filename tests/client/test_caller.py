@@ -163,7 +163,7 @@ async def test_with_two_calls_in_flight_over_a_pipe_no_caller_is_guessed() -> No
         await client.call_tool("x", caller=user)
 
     seen = Handlers()
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         USER.set("the one who connects")
         async with Client(ScriptedPeer(script), era="legacy", **seen.options) as client:
             USER.set("changed later")
@@ -266,7 +266,7 @@ async def test_over_http_each_of_many_calls_in_flight_has_its_own_caller_and_con
     seen: list[tuple[object, str, int | str]] = []
     answers: list[str] = []
     all_asked = anyio.Event()
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with (
             asking_server().http() as url,
             Client(StreamableHttp(url), era=era, sampling=sampling(with_tools=model)) as client,
@@ -302,7 +302,7 @@ async def test_over_http_a_request_on_the_servers_own_stream_belongs_to_no_call(
 
     server = mcp(get=ask, answer=take, call=wait_for_the_answer)
     seen = Handlers()
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         USER.set("the one who connects")
         async with serving(server) as peer, Client(StreamableHttp(peer.url), era="legacy", **seen.options) as client:
             USER.set("the one who calls")

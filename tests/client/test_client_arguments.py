@@ -51,7 +51,7 @@ async def test_a_list_is_the_command_of_a_server_and_may_hold_paths(
 
 
 async def test_a_text_that_begins_with_http_is_the_url_of_a_server() -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with calculator().http() as url, Client(url) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
@@ -224,7 +224,7 @@ async def test_it_says_its_server_era_and_state_and_what_it_knows_of_the_server_
     seen = [repr(client)]
     with pytest.raises(NotConnected):
         known()
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with client:
             seen.append(repr(client))
             with pytest.raises(ConnectionClosed):

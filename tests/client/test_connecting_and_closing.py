@@ -89,7 +89,7 @@ async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
 async def test_clients_close_in_the_order_they_came_from_a_task_that_did_not_bring_them(era: Era) -> None:
     first, second = Client(answering(era, EMPTY)), Client(answering(era, EMPTY))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(first.connect)
         await second.connect()
@@ -105,7 +105,7 @@ async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> No
     peer = answering(era, EMPTY)
     client = Client(peer)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await client.aclose()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.connect)
@@ -122,7 +122,7 @@ async def test_connecting_and_closing_may_be_done_more_than_once(era: Era) -> No
 
 @on_both
 async def test_an_error_in_the_callers_own_block_arrives_bare(era: Era) -> None:
-    with anyio.fail_after(5), pytest.raises(ValueError, match="mine"):
+    with anyio.fail_after(25), pytest.raises(ValueError, match="mine"):
         async with Client(answering(era, EMPTY)):
             raise ValueError("mine")
 
@@ -145,7 +145,7 @@ async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
 async def test_closing_while_another_task_connects_ends_the_connecting(era: str, answers: dict[str, Any]) -> None:
     peer = ScriptedPeer(silent)
     client = Client(peer, era=era, **answers)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         ended = await ended_by_closing(client, client.connect, client.connect)  # of which the second waits for its turn
 
     assert [(CLOSED_MEANWHILE in str(error), error.may_have_run) for error in ended] == 2 * [(True, False)]
@@ -167,7 +167,7 @@ async def test_closing_during_a_second_attempt_is_not_the_failure_of_the_first()
             second.set()
 
     client = Client(ScriptedPeer(script), era="legacy", sampling=sampling())
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         (ended,) = await ended_by_closing(client, client.connect, begun=second)
 
     assert (CLOSED_MEANWHILE in str(ended), ended.may_have_run) == (True, False)
@@ -226,7 +226,7 @@ async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without
         read()
     """
     client = Client(Stdio(python(strict, hands=False)), era="legacy", sampling=sampling())
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         for _ in range(2):  # the second time it is known, and not tried again
             async with client:
                 assert client.sampling_mode == "basic"
@@ -261,7 +261,7 @@ async def test_only_what_a_strict_server_might_say_by_http_is_tried_again(
 ) -> None:
     async def heard_by_server(status: int) -> list[str]:
         site = Site(server_discover=httpx.Response(status), initialize=httpx.Response(status))
-        with anyio.fail_after(5), pytest.raises(HttpStatusError) as failure:
+        with anyio.fail_after(25), pytest.raises(HttpStatusError) as failure:
             await site.client(era=era, sampling=sampling()).connect()
         assert failure.value.status == status
         return site.methods()
@@ -277,7 +277,7 @@ async def test_a_client_whose_server_ended_can_be_connected_again(era: Era) -> N
         await peer.aclose()
 
     client = Client(ScriptedPeer(script), sampling=sampling(basic=say_paris))
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with client:
             with pytest.raises(ConnectionClosed):
                 await client.call_tool("x")
@@ -299,7 +299,7 @@ async def test_a_server_over_http_that_hangs_up_over_a_capability_is_tried_witho
     forms = Elicitation(form=fill_in)
     async with serving(mcp(discover=drop, initialize=shake_hands)) as peer:
         client = Client(StreamableHttp(peer.url), era=era, sampling=sampling(), elicitation=forms)
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             async with client:
                 (warning,) = client.warnings
 
@@ -320,7 +320,7 @@ async def test_a_connection_that_breaks_once_under_the_probe_costs_no_capability
 
     refuse = says(b'{"jsonrpc":"2.0","id":@id,"error":{"code":-32601,"message":"no such method"}}')
     async with serving(mcp(discover=discover, initialize=refuse)) as peer:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             async with Client(StreamableHttp(peer.url), sampling=sampling()) as client:
                 assert (client.protocol_version, client.sampling_mode) == ("2026-07-28", "with_tools")
                 assert client.warnings == []
@@ -352,7 +352,7 @@ async def test_callers_let_go_before_the_transport_is_closed_even_where_closing_
         order.append("the caller has let go")
 
     client = Client(Watched(script), limits=Limits(close_timeout=0))
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await client.connect()
         with pytest.raises(ConnectionClosed):
             await client.call_tool("x", on_progress=on_progress)
@@ -370,7 +370,7 @@ async def test_a_bug_in_a_transport_ends_the_calls_and_is_logged(
 
     monkeypatch.setattr(MemoryChannel, "listen", listen)
     failure = "reading from the server failed: ZeroDivisionError"
-    with anyio.fail_after(5), pytest.raises(ConnectionClosed, match=failure):
+    with anyio.fail_after(25), pytest.raises(ConnectionClosed, match=failure):
         await Client(ScriptedPeer(silent)).connect()
 
     assert "a bug" in caplog.text
@@ -413,7 +413,7 @@ async def test_roots_may_be_replaced_before_there_is_a_connection() -> None:
     answers: list[Any] = []
     client = Client(ScriptedPeer(script), era="legacy", roots=[])
     await client.set_roots(["/tmp"])
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with client:
             await anyio.wait_all_tasks_blocked()
 
@@ -434,7 +434,7 @@ async def test_a_callback_may_close_its_own_client() -> None:
 
     closed = anyio.Event()
     client = Client(ScriptedPeer(script), era="legacy", on_change=on_change, limits=Limits(close_timeout=60))
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await client.connect()
         await closed.wait()
         await client.aclose()
@@ -457,7 +457,7 @@ async def test_a_handler_may_close_its_own_client(era: Era) -> None:
         raise AssertionError("cancelled by then")
 
     client = Client(ScriptedPeer(script), sampling=sampling(with_tools=model), limits=Limits(close_timeout=60))
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await client.connect()
         with pytest.raises(ConnectionClosed, match="the client was closed"):
             await client.call_tool("x")
@@ -508,7 +508,7 @@ async def test_a_handler_that_cannot_be_cancelled_does_not_keep_the_server_alive
         with pytest.raises(ConnectionClosed):
             await client.call_tool("x")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         await client.connect()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
@@ -528,7 +528,7 @@ def test_a_client_left_open_in_one_event_loop_can_be_connected_in_the_next(era: 
         await client.connect()
 
     async def use() -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             assert not client.connected
             await client.aclose()
             async with client:
@@ -554,7 +554,7 @@ async def test_a_client_that_is_dropped_when_its_server_ends_leaves_nothing() ->
             left.set()
 
     peer = ScriptedPeer(script, name="brief")
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         clients = [Client(peer)]
         await clients[0].connect()
         peer._outbox.close()  # not `aclose`, which would let the client know before it is dropped

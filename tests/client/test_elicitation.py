@@ -86,7 +86,7 @@ async def test_handlers_may_be_plain_functions() -> None:
 
     threads: list[threading.Thread] = []
     elicitation = Elicitation(form=answer, url=answer)
-    with fail_after(5):
+    with fail_after(25):
         for params in (FORM, URL):
             assert await elicitation.answer(params, server="shop") == ElicitResult(action="decline")
 
@@ -161,7 +161,7 @@ async def test_a_thread_that_was_left_behind_counts_until_it_returns() -> None:
     ends = threading.Event()
     elicitation = Elicitation(form=fill_in, at_once_per_server=1)
     ask = partial(elicitation.answer, FORM, server="shop", share=elicitation.share())
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as withdrawn:
             withdrawn.start_soon(ask)
             while not began:

@@ -90,7 +90,7 @@ async def test_a_malformed_list_of_versions_is_named_where_a_handshake_is_not_al
     async def malformed(peer: ScriptedPeer) -> None:
         await peer.reply(await peer.receive("server/discover"), {"supportedVersions": None})
 
-    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="a malformed list of versions, None"):
+    with anyio.fail_after(25), pytest.raises(NoCommonVersion, match="a malformed list of versions, None"):
         await Client(ScriptedPeer(malformed), era="modern").connect()
 
 
@@ -289,7 +289,7 @@ async def test_a_modern_server_without_a_common_revision_fails_the_connect() -> 
         await peer.answer_discover(versions=["2031-01-01"])
 
     peer = ScriptedPeer(future)
-    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2031-01-01"):
+    with anyio.fail_after(25), pytest.raises(NoCommonVersion, match="2031-01-01"):
         await Client(peer).connect()
 
     assert methods(peer) == ["server/discover"]
@@ -312,7 +312,7 @@ async def answer_handshake(peer: ScriptedPeer, version: str) -> None:
 async def test_a_client_that_is_pinned_to_one_revision_takes_no_other() -> None:
     peer = ScriptedPeer(lambda peer: answer_handshake(peer, "2025-11-25"))
 
-    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2025-06-18"):
+    with anyio.fail_after(25), pytest.raises(NoCommonVersion, match="2025-06-18"):
         await Client(peer, era="2025-06-18").connect()
 
 
@@ -320,7 +320,7 @@ async def test_a_client_that_is_pinned_to_one_revision_takes_no_other() -> None:
 async def test_a_client_that_is_pinned_to_modern_shakes_no_hands(era: str) -> None:
     peer = ScriptedPeer(legacy, name="old")
 
-    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="old does not support 2026-07-28"):
+    with anyio.fail_after(25), pytest.raises(NoCommonVersion, match="old does not support 2026-07-28"):
         await Client(peer, era=era).connect()
 
     assert methods(peer) == ["server/discover"]
@@ -383,7 +383,7 @@ async def test_a_handshake_that_fails_for_its_own_reasons_fails_with_those() -> 
             await peer.reply_error(await peer.receive(), -32000, "out of order")
 
     peer = ScriptedPeer(refuses_all)
-    with anyio.fail_after(5), pytest.raises(ServerError, match="out of order"):
+    with anyio.fail_after(25), pytest.raises(ServerError, match="out of order"):
         await Client(peer, era_cache=EraCache({peer.identity: "legacy"})).connect()
 
     assert methods(peer) == ["initialize", "server/discover", "initialize"]
@@ -403,7 +403,7 @@ async def test_an_error_of_middleware_says_nothing_about_the_era(known: bool, he
 
     peer = ScriptedPeer(refuses_discovery)
     era_cache = EraCache({peer.identity: "legacy"} if known else {})
-    with anyio.fail_after(5), pytest.raises(CallerError, match=r"^no token$"):
+    with anyio.fail_after(25), pytest.raises(CallerError, match=r"^no token$"):
         await Client(peer, era_cache=era_cache, middleware=[no_token]).connect()
 
     assert methods(peer) == heard
@@ -430,7 +430,7 @@ async def test_a_wrong_era_that_ends_in_a_timeout_is_forgotten() -> None:
 async def test_a_wrong_era_that_ends_in_a_server_error_by_http_is_forgotten() -> None:
     era_cache = EraCache({"http://server.test/mcp": "legacy"})
     client = Site(initialize=httpx.Response(500)).client(era_cache=era_cache)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         with pytest.raises(HttpStatusError):
             await client.connect()
         async with client:
@@ -445,7 +445,7 @@ async def test_a_pinned_client_teaches_the_others_nothing() -> None:
         await peer.reply(request, INITIALIZED if request["method"] == "initialize" else DISCOVERED)
 
     peer, era_cache = ScriptedPeer(both), EraCache()
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(peer, era_cache=era_cache, era="legacy"):
             assert era_cache.export() == {}
         async with Client(peer, era_cache=era_cache) as client:
@@ -490,7 +490,7 @@ async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_
 ) -> None:
     server, era_cache = counted(tmp_path / "starts", EXITS_ON_THE_PROBE.replace("SAYS", says)), EraCache()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         for _ in range(2):
             async with Client(server, era_cache=era_cache) as client:
                 assert (await client.call_tool("x")).text == "hi"
@@ -502,7 +502,7 @@ async def test_a_server_that_exits_on_the_probe_is_started_once_more_and_shaken_
 async def test_a_server_that_always_exits_is_started_twice_and_reported_once(tmp_path: Path) -> None:
     server = counted(tmp_path / "starts", "read()\nsys.stderr.write('no database')\nsys.exit(4)")
 
-    with anyio.fail_after(10), pytest.raises(ConnectFailed, match="no database") as raised:
+    with anyio.fail_after(25), pytest.raises(ConnectFailed, match="no database") as raised:
         await Client(server).connect()
 
     assert (tmp_path / "starts").read_text() == "xx"
@@ -570,7 +570,7 @@ async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: 
         read()
     """
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with Stdio(python(begin, hands=False)).open(Limits()) as channel:
             await channel.send(Notification("x", {}), {})
             with anyio.move_on_after(0.2) as starting:
@@ -663,7 +663,7 @@ async def test_what_only_a_probe_is_refused_for_is_initialized_and_says_nothing_
         with subtests.test(status=status):
             era_cache = EraCache()
             async with serving(mcp(discover=says(b"", status))) as peer:
-                with anyio.fail_after(5):
+                with anyio.fail_after(25):
                     async with Client(StreamableHttp(peer.url, headers=headers), era_cache=era_cache) as client:
                         await tides(client)
 
@@ -679,7 +679,7 @@ async def test_if_the_handshake_is_refused_too_the_error_is_that_of_the_probe_an
             with subtests.test(status=status, unknown=unknown):
                 answers = mcp(discover=says(b"", status), initialize=says(unknown, 422 if unknown else status))
                 async with serving(answers) as peer:
-                    with anyio.fail_after(5), pytest.raises(HttpStatusError) as caught:
+                    with anyio.fail_after(25), pytest.raises(HttpStatusError) as caught:
                         await Client(StreamableHttp(peer.url, headers=headers), sampling=sampling()).connect()
 
                 assert caught.value.status == status
@@ -708,7 +708,7 @@ async def test_without_a_credential_no_handshake_is_tried(subtests: pytest.Subte
             site = Site(server_discover=httpx.Response(401), initialize=httpx.Response(401))
             http = httpx.AsyncClient(transport=httpx.MockTransport(site), **given.get("client", {}))
             transport = StreamableHttp(**{"url": "http://server.test/mcp", **given, "client": http})
-            with anyio.fail_after(5), pytest.raises(Unauthorized) as caught:
+            with anyio.fail_after(25), pytest.raises(Unauthorized) as caught:
                 await Client(transport).connect()
 
             assert caught.value.credential_sent == sent
@@ -723,7 +723,7 @@ async def test_a_handshake_refused_by_http_status_fails_with_that_status_whateve
     body = f'{{"jsonrpc":"2.0","id":@id,"error":{{"code":{code},"message":"oh"}}}}'.encode()
 
     async with serving(mcp(initialize=says(body, 418))) as peer:
-        with anyio.fail_after(5), pytest.raises(HttpStatusError) as caught:
+        with anyio.fail_after(25), pytest.raises(HttpStatusError) as caught:
             await Client(StreamableHttp(peer.url), era="legacy", sampling=sampling()).connect()
 
     assert (caught.value.status, caught.value.code) == (418, code)
@@ -746,7 +746,7 @@ async def test_credentials_that_are_asked_for_after_the_version_was_settled_are_
     answers = iter([refused(400, -32021, {"requiredCapabilities": {}}), refused(401, -1)])
     site = Site(server_discover=lambda message: next(answers)(message))
 
-    with anyio.fail_after(5), pytest.raises(Unauthorized):
+    with anyio.fail_after(25), pytest.raises(Unauthorized):
         await site.client().connect()
 
 
@@ -761,7 +761,7 @@ async def test_a_version_that_is_refused_is_not_spoken_again() -> None:
     site = Site(server_discover=discover, tools_list={"tools": []}, tools_call=EMPTY)
     client = site.client()
     client._state.allowed_versions = AllowedVersions((newer, older), LEGACY_VERSIONS)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with client:
             await client.list_tools()
             await client.call_tool("x")

@@ -87,7 +87,7 @@ async def test_entering_does_not_touch_the_server_and_the_first_requests_share_o
 
 async def test_a_request_needs_no_async_with() -> None:
     client = Client(SERVER, lazy=True)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         assert await client.list_tools() != []
         await client.aclose()
 
@@ -390,7 +390,7 @@ async def test_closing_ends_requests_that_wait_for_the_next_attempt(era: Era) ->
 @pytest.mark.parametrize("again", ["async with", "connect"])
 async def test_a_closed_client_that_is_opened_again_is_lazy_again(era: Era, again: str) -> None:
     server = Mortal(era)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with server.client() as client:
             await client.call_tool("x")
         with pytest.raises(NotConnected, match=CLOSED.partition(":")[0]):
@@ -410,7 +410,7 @@ async def test_a_closed_client_that_is_opened_again_is_lazy_again(era: Era, agai
 async def test_a_closed_client_whose_connect_fails_is_lazy_again(era: Era) -> None:
     server = Mortal(era, up=False)
     client = server.client()
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await client.aclose()
         with pytest.raises(NotConnected):
             await client.call_tool("x")
@@ -426,7 +426,7 @@ async def test_a_closed_client_whose_connect_fails_is_lazy_again(era: Era) -> No
 async def test_a_client_that_is_not_lazy_does_not_connect_by_itself(era: Era) -> None:
     server = Mortal(era)
     client = Client(server.transport, era=era.version)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         with pytest.raises(NotConnected) as raised:
             await client.call_tool("x")
         async with client:
@@ -471,7 +471,7 @@ async def test_a_connection_that_a_request_opens_does_not_run_in_the_context_of_
     server.restart = True
     client = Client(server, lazy=lazy, on_log=on_log, era="legacy")  # where the module is imported, say
     USER.set("the application")
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with client:
             for user in ("ada", "bob"):
                 logged = anyio.Event()
@@ -505,7 +505,7 @@ async def test_a_lazy_client_that_is_connected_in_another_event_loop_says_so() -
             await client.list_tools()
         return str(raised.value)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with client:
             await client.list_tools()
             text = await anyio.to_thread.run_sync(anyio.run, elsewhere)
@@ -634,7 +634,7 @@ async def test_a_client_that_middleware_uses_while_it_connects_does_not_wait_for
 
     for use in (call, Client.connect):
         clients[:] = [Client(answering(era, EMPTY), era=era.version, lazy=True, middleware=[token])]
-        with subtests.test(use=use.__name__), anyio.fail_after(5):
+        with subtests.test(use=use.__name__), anyio.fail_after(25):
             async with clients[0] as client:
                 with pytest.raises(CallerError, match=f"^{CONNECTING}$"):
                     await begin(client)
@@ -654,7 +654,7 @@ async def test_a_task_of_middleware_does_not_wait_for_the_client_either(era: Era
         return await call_next(request)
 
     clients.append(Client(answering(era, EMPTY), lazy=True, middleware=[token]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with clients[0] as client:
             await call(client)
 

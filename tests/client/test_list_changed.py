@@ -106,7 +106,7 @@ async def test_a_changed_list_is_handed_over_whole_over_every_transport(
         return "2"
 
     handed = Recorder()
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with (
             connect_by(server) as transport,
             Client(transport, list_changed=ListChanged(tools=handed, delay=0.01)) as client,
@@ -300,7 +300,7 @@ async def test_nothing_is_listed_for_a_client_that_is_gone() -> None:
     """Its connection is about to be closed, but a change came first."""
     seen, warned = Lists(), list[str]()
     watcher = ListWatcher(ListChanged(tools=seen, delay=0), {"tools": lambda: None}, warned.append)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with HandlerTasks.open() as handlers:
             watcher.start(handlers)
             watcher.notify(Notification(CHANGED, {}))
@@ -326,7 +326,7 @@ def test_a_client_that_waits_for_changes_can_be_used_in_one_event_loop_after_ano
     client = Client(peer, list_changed=ListChanged(prompts=seen))
 
     async def use() -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             async with client:
                 await client.list_tools()
                 assert client.connected

@@ -219,7 +219,7 @@ async def test_middleware_that_is_not_async_is_named() -> None:
         async def __call__(self, request: AnyRequest, call_next: CallNext) -> Wire:
             return await call_next(request)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         with pytest.raises(TypeError) as caught:
             await Client(answering(HANDSHAKE), middleware=[awaitable, Odd(), plain]).connect()
 

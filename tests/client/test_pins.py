@@ -331,7 +331,7 @@ async def test_a_cached_listing_of_an_earlier_connection_is_not_trusted_in_the_n
         return "3"
 
     pins = ToolPins()
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with shop.http() as url:
             client = Client(StreamableHttp(url), tools=ToolPolicy(pins=pins))
             async with client:

@@ -112,7 +112,7 @@ async def test_over_http_a_plain_callback_gets_the_progress_of_one_piece_in_one_
 
     callback = PlainCallback()
     callback.go.set()
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Site(tools_call=answer).client() as client:
             await client.call_tool("x", on_progress=callback)
 

@@ -45,7 +45,7 @@ async def test_any_request_can_be_made_over_every_transport(connect_by: ConnectB
         anyio.from_thread.run_sync(heard.set)
 
     no_way_back = (connect_by, versions) == (over_http_in_json, MODERN)  # but the JSON answer
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with connect_by(server) as transport, Client(transport, on_notification=on_notification) as client:
             result = await client.request("acme/translate", {"text": "hello"}, on_progress=on_progress)
             if not no_way_back:
@@ -76,7 +76,7 @@ async def test_errors_of_raw_requests_are_those_of_every_request(era: Era) -> No
         await peer.reply_error(await peer.receive(), -32601, "no such method", {"x": 1})
 
     client = Client(ScriptedPeer(script))
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         with pytest.raises(NotConnected):
             await client.request("acme/x")
         async with client:

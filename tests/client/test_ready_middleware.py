@@ -289,7 +289,7 @@ async def test_a_tap_leaves_no_garbage_and_its_own_errors_are_logged(caplog: pyt
     def fail(exchange: Exchange) -> None:
         raise LookupError("no")
 
-    with anyio.fail_after(5), caplog.at_level(logging.ERROR, "mcp_host.middleware"):
+    with anyio.fail_after(25), caplog.at_level(logging.ERROR, "mcp_host.middleware"):
         async with Client(answering(HANDSHAKE, EMPTY), era="legacy", middleware=[tap(fail)]) as client:
             await client.call_tool("x")
             gc.collect()
@@ -453,7 +453,7 @@ async def test_what_is_allowed_for_a_session_is_asked_about_again_in_another(era
 
     middleware = [approve_tool_calls(approve)]
     clients = [Client(answering(era, {"tools": [PLAIN]}, EMPTY, EMPTY), middleware=middleware) for _ in range(2)]
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         for client in [*clients, clients[0]]:
             async with client:
                 await client.list_tools()
@@ -477,7 +477,7 @@ async def test_a_session_that_is_renewed_is_another() -> None:
     async def plain() -> str:
         return "done"
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with server.http() as url, Client(url, era="legacy", middleware=[approve_tool_calls(approve)]) as client:
             await client.list_tools()
             for _ in range(2):

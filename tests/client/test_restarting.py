@@ -163,7 +163,7 @@ async def test_after_a_crash_both_errors_name_what_starts_the_server_again_unles
 
 async def test_connecting_names_no_remedy() -> None:
     """There is no connection yet that `restart` could be about."""
-    with anyio.fail_after(20), pytest.raises(ConnectFailed) as raised:
+    with anyio.fail_after(25), pytest.raises(ConnectFailed) as raised:
         await Client(python(DIES, hands=False)).connect()
 
     assert str(raised.value) == f"{PYTHON} exited with code 3{STDERR}"
@@ -226,7 +226,7 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
         with suppress(ConnectionClosed):
             await client.call_tool("x")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         await client.connect()
         await client.call_tool("x")
         async with anyio.create_task_group() as tasks:

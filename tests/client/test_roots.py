@@ -92,7 +92,7 @@ async def test_a_plain_function_with_or_without_a_parameter_is_asked_in_a_thread
         asked.append((threading.current_thread(), request))
         return ["/one"]
 
-    with fail_after(5):
+    with fail_after(25):
         listed = [await Roots(function).answer(server="shop") for function in (current, current_for)]
 
     assert listed == [ListRootsResult(roots=[Root(uri="file:///one")])] * 2

@@ -340,7 +340,7 @@ async def test_an_approval_for_a_session_ends_with_it() -> None:
 
     asked: list[SamplingRequest] = []
     counts = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with server.http() as url:
             client = Client(StreamableHttp(url), era="legacy", sampling=Sampling(with_tools=say_paris, approve=approve))
             async with client:
@@ -377,7 +377,7 @@ async def test_the_next_session_is_begun_in_the_context_of_the_client_and_not_of
         USER.set(user)
         await client.call_tool("hello")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with server.http() as url, Client(StreamableHttp(url), era="legacy", middleware=[note]) as client:
             for user in ("ada", "carol"):
                 async with anyio.create_task_group() as tasks:
@@ -400,7 +400,7 @@ async def test_a_handler_of_a_lost_session_is_cancelled() -> None:
         with pytest.raises(McpError):
             await client.call_tool("ask")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with server.http() as url:
             sampling = Sampling(with_tools=model, approve=always)
             async with (

@@ -215,7 +215,7 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
             await wire.say(head(200, {**EVENTS, **CHUNKED}), b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
 
     answers: list[object] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with (
             serving(script) as peer,
             Client(StreamableHttp(peer.url), sampling=sampling()) as client,

@@ -185,7 +185,7 @@ async def test_a_response_that_does_not_tell_the_era_or_none_causes_no_handshake
     for discover, error in answers:
         with subtests.test(ascii(discover)):
             site = Site(server_discover=discover)
-            with anyio.fail_after(5), pytest.raises(error):
+            with anyio.fail_after(25), pytest.raises(error):
                 await site.client().connect()
 
             assert site.methods() == ["server/discover"]
@@ -226,7 +226,7 @@ async def serve_fresh(wire: Wire) -> None:
 
 @on_both
 async def test_a_discovery_that_is_fresh_serves_the_next_connection_of_the_client() -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with serving(serve_fresh) as peer:
             client = Client(StreamableHttp(peer.url))
             for _ in range(2):
@@ -242,7 +242,7 @@ async def test_with_the_callers_own_client_each_connection_has_a_new_cache() -> 
     site = Site(server_discover=DISCOVERED | {"ttlMs": 60_000}, tools_list={"tools": [], "ttlMs": 60_000})
     client = site.client()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         for _ in range(2):
             async with client:
                 await client.list_tools()
@@ -266,7 +266,7 @@ async def test_a_discovery_is_forgotten_when_the_server_speaks_like_an_older_one
             else:
                 await wire.reply(202 if "id" not in heard.rpc else 400)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with serving(script) as peer:
             client = Client(StreamableHttp(peer.url))
             async with client:
@@ -281,7 +281,7 @@ async def test_a_discovery_is_forgotten_when_the_server_speaks_like_an_older_one
 async def test_a_modern_server_that_refuses_a_pinned_handshake_is_said_to_be_one() -> None:
     site = Site(initialize=refused(400, -32022, {"supported": ["2026-07-28"]}))
 
-    with anyio.fail_after(5), pytest.raises(NoCommonVersion, match="2026-07-28"):
+    with anyio.fail_after(25), pytest.raises(NoCommonVersion, match="2026-07-28"):
         await site.client(era="legacy").connect()
 
 

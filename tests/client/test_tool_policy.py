@@ -112,7 +112,7 @@ async def test_a_function_checks_tools_without_an_output_schema_but_neither_fail
         seen.append(tool.name)
 
     failed: dict[str, Any] = {"content": [], "isError": True}
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         for result in (None, failed):
             peer = offering(HANDSHAKE, tool("plain"), result=result)
             async with Client(peer, tools=ToolPolicy(output=check)) as client:
@@ -205,7 +205,7 @@ async def test_a_call_whose_session_was_lost_is_repeated_where_names_decide() ->
     async def read() -> str:
         return "a page"
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with shop.http() as url, Client(StreamableHttp(url), tools=ToolPolicy(allow={"read"})) as client:
             await client.list_tools()
             await shop.expire_sessions()

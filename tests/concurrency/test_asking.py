@@ -34,7 +34,7 @@ async def test_those_who_wait_for_a_job_pause_while_it_asks_a_person() -> None:
             assert paused == {"first": [True, False], "later": [True, False]}
             end.set()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait, "first")
             async with anyio.create_task_group() as leaving:

@@ -32,7 +32,7 @@ async def test_a_callback_may_close_what_it_reads_and_be_done() -> None:
         os.close(reading)
         return True
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         await loop.when_readable(reading, closes)
     os.close(writing)
 
@@ -47,7 +47,7 @@ async def test_a_callback_is_not_called_once_its_task_is_cancelled() -> None:
         calls.append("called")
         return True
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(loop.when_readable, reading, called)
             await anyio.wait_all_tasks_blocked()
@@ -73,7 +73,7 @@ async def test_a_bug_of_a_callback_that_has_closed_what_it_reads_is_told_to_the_
 
     running.set_exception_handler(lambda _, told: bugs.append(str(told["exception"])))
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             await loop.when_readable(reading, fails)
     finally:
         running.set_exception_handler(handler)

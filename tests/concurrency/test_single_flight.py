@@ -20,7 +20,7 @@ async def test_callers_wait_for_the_job_that_runs_and_not_where_none_does() -> N
     def spawn(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         tasks.start_soon(run)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             flight = SingleFlight(spawn)
             await flight.wait()

@@ -47,7 +47,7 @@ async def test_leaving_cancels_the_jobs_and_waits_for_them() -> None:
                 await checkpoint()
             ended.append("cleaned up")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with HandlerTasks.open() as tasks:
             tasks.start(job)
             tasks.start(job)
@@ -67,7 +67,7 @@ async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
         await checkpoint()
         steps.append("never")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with HandlerTasks.open() as tasks:
             scope = tasks.start(job)
             await anyio.wait_all_tasks_blocked()
@@ -93,7 +93,7 @@ async def test_a_job_runs_in_a_copy_of_the_given_context_even_of_an_empty_one() 
     given = Context()
     given.run(var.set, "given")
     var.set("gathered")
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with HandlerTasks.open() as tasks:
             var.set("later")
             for context in (None, given, given, Context()):
@@ -112,7 +112,7 @@ async def test_an_error_while_leaving_an_owned_context_is_logged_and_not_raised(
         raise ZeroDivisionError
 
     owned = OwnedContext(fails_to_close())
-    with anyio.fail_after(5), caplog.at_level("DEBUG", "mcp_host"):
+    with anyio.fail_after(25), caplog.at_level("DEBUG", "mcp_host"):
         assert await owned.enter() == 5
         await owned.leave()
 

@@ -29,7 +29,7 @@ async def filled_in(
     async def ask() -> None:
         results.append(await Elicitation(form=fill_in_terminal).answer(params, outer, server=server))
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             for key in keys:

@@ -200,7 +200,7 @@ async def test_a_paste_answers_one_field(screen: Screen) -> None:
         async with open_terminal(quiet=1) as terminal:
             results.append(await FormDialog(FormRequest("shop", params), terminal).run())
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             for key in ["one\ntwo\nthree", "typed\n", "y\n"]:
@@ -212,7 +212,7 @@ async def test_a_paste_answers_one_field(screen: Screen) -> None:
 
 @on_both
 async def test_a_form_that_is_withdrawn_leaves_no_reader_behind(screen: Screen) -> None:
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(filled_in, screen, form(a=NAME))
             await screen.asks("> ")
@@ -249,7 +249,7 @@ async def test_two_servers_ask_one_after_the_other(screen: Screen) -> None:
     async def ask() -> None:
         results.append(await Elicitation(form=fill_in_terminal).answer(form(a=NAME, b=NAME), server="first"))
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await wait_all_tasks_blocked()
@@ -370,7 +370,7 @@ async def test_corrections_and_defaults_have_colors(screen: Screen, monkeypatch:
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "xterm")
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(filled_in, screen, form(a={"type": "boolean", "title": "Sure", "default": True}))
             shown = await screen.shows("\x1b[1m> \x1b[0m")
@@ -410,7 +410,7 @@ async def visited(screen: Screen, browser: Browser, params: dict[str, Any], *key
     async def ask() -> None:
         results.append(await Elicitation(url=handler).answer(params, CALL, server="shop"))
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             for key in keys:

@@ -104,7 +104,7 @@ async def test_requests_use_the_client_that_the_lifespan_has_opened(lazy: bool) 
     async def ask(route: str, what: str) -> None:
         told.append((await http.get(route, params={"what": what})).text)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with running(application(client)) as http:
             assert client.connected != lazy
             async with anyio.create_task_group() as tasks:
@@ -123,7 +123,7 @@ async def test_the_request_that_connected_may_be_cancelled_and_the_connection_st
     """Which task connects makes no difference: the connection has one of its own."""
     tides = Tides()
     client = Client(tides.server, lazy=lazy)
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with running(application(client)) as http:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(http.get, "/wait")
@@ -144,7 +144,7 @@ async def test_one_request_may_close_while_another_waits_and_a_third_connect_aga
         response = await http.get("/wait")
         failed.append((response.status_code, response.text))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with running(application(client)) as http:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)

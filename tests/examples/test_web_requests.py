@@ -54,7 +54,7 @@ async def test_an_error_while_the_browser_waits_comes_alone() -> None:
     from web_requests import until_the_browser_leaves
 
     problem = HTTPException(404)
-    with anyio.fail_after(5), pytest.raises(HTTPException) as caught:
+    with anyio.fail_after(25), pytest.raises(HTTPException) as caught:
         async with until_the_browser_leaves(Request({"type": "http"}, receive)):
             raise problem
 

@@ -282,7 +282,7 @@ async def test_on_status_may_close_the_group() -> None:
         finally:
             closed.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         group = ClientGroup({"a": Node("x")}, on_status=on_status)
         with pytest.raises(ConnectionClosed, match="the group was closed while it was being opened"):
             await group.__aenter__()
@@ -335,7 +335,7 @@ async def test_a_group_is_used_only_while_it_is_open_and_can_be_opened_again() -
             refused += 1
         return refused
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         await group.aclose()
         assert await refusals() == len(uses)
         await group.disable("b")
@@ -352,7 +352,7 @@ async def test_a_group_is_used_only_while_it_is_open_and_can_be_opened_again() -
 async def test_cancelling_the_entry_closes_what_was_opened() -> None:
     good, hangs = Node("x"), Node("x", hangs=True)
     group = ClientGroup({"good": good, "hangs": hangs}, wait="all")
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(group.__aenter__)
             await settled()
@@ -372,7 +372,7 @@ async def test_another_task_can_close_which_ends_calls_and_waits_for_all() -> No
         ended.append("call")
 
     ended = list[str]()
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         group = ClientGroup({"a": node, "hangs": Node(hangs=True)}, wait="first")
         await group.__aenter__()
         async with anyio.create_task_group() as tasks:
@@ -433,7 +433,7 @@ async def test_a_group_that_is_dropped_warns_and_is_closed() -> None:
         del group
         gc.collect()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         with pytest.warns(ResourceWarning, match="a group of the servers 'a' was dropped without being closed"):
             await open_and_drop()
         while node.open_now:

@@ -128,7 +128,7 @@ async def test_a_loop_lists_the_tools_of_its_clients_at_once_and_raises_what_fai
     def client(name: str) -> Client:
         return Client(Node(name), name=name, middleware=[list_last])
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with client("a") as a, client("b") as b, client("c") as c:
             result = await run_tool_loop(ScriptedModel([ToolCall("b")], "done"), "go", tools=[a, b, c])
             assert results(result) == [("a node: b", False)]

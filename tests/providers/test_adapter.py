@@ -365,7 +365,7 @@ async def test_the_answer_waits_until_the_server_has_its_whole_text() -> None:
         answer = await model(reporting(send))
         answers.append(answer.text)
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await heard.wait()
@@ -395,7 +395,7 @@ async def test_an_answer_whose_text_the_server_has_ends_without_another_report()
             return await super().__anext__()
 
     model = AnthropicModel(Pausing(*BEGIN, text_delta("Hello"), *END), MODEL, progress=True)
-    with fail_after(20):
+    with fail_after(25):
         await model(reporting(send))
 
     assert reports == ["Hello"]
@@ -493,7 +493,7 @@ async def test_cancelling_closes_the_stream_of_the_provider(progress: bool) -> N
             return await super().__anext__()
 
     client = Stalled(*BEGIN, text_delta("Hello"))
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             model = AnthropicModel(client, MODEL, stream=True, progress=progress)
             tasks.start_soon(model, reporting(take))
@@ -619,7 +619,7 @@ async def test_with_two_calls_in_flight_over_a_pipe_a_turn_goes_back_to_its_conv
 
     model = AnthropicModel(sdk, MODEL, reasoning=ReasoningStore(one_user=one_user))
     sampling = Sampling(with_tools=model, approve=always)
-    with fail_after(20):
+    with fail_after(25):
         async with Client(server, era="legacy", sampling=sampling) as client, create_task_group() as tasks:
             for number, caller in enumerate(callers):
                 tasks.start_soon(partial(client.call_tool, "ask", {"number": number}, caller=caller))
@@ -671,7 +671,7 @@ async def test_usage_reaches_middleware_and_never_the_server(era: Any) -> None:
 
     model = AnthropicModel(Answering(spending(11, 7, {"type": "text", "text": "ok"})), MODEL)
     sampling = Sampling(with_tools=model, approve=always)
-    with fail_after(20):
+    with fail_after(25):
         async with Client(server, era=era, sampling=sampling, middleware=[middleware]) as client:
             assert "'seen'" in (await client.call_tool("ask")).text
 
@@ -731,7 +731,7 @@ async def test_a_stream_of_more_than_64_million_characters_is_an_error() -> None
     piece = text_delta("x" * 2**20)
     client = Events(*BEGIN, *[piece] * 100, *END)
 
-    with fail_after(20), pytest.raises(ProviderError) as raised:
+    with fail_after(25), pytest.raises(ProviderError) as raised:
         await AnthropicModel(client, MODEL, stream=True)(request())
 
     assert str(raised.value) == "anthropic: the stream has more than 64,000,000 characters"

@@ -607,7 +607,7 @@ async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up(
         return SimpleNamespace(response_stream=SimpleNamespace(close=closed.set))
 
     model = streaming(SimpleNamespace(_build_request=lambda *request: request, _request=ask))
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(model, prompt().request)
             assert await anyio.to_thread.run_sync(asked.wait, 10)

@@ -817,7 +817,7 @@ async def test_a_server_that_holds_its_stream_open_after_the_last_chunk_does_not
         yield b'data: {"choices": []}\n\ndata: [DONE]\n\n'
         await sleep_forever()
 
-    with fail_after(5):
+    with fail_after(25):
         async with aclosing(chunks(received(), end_timeout=0)) as came:
             assert [chunk async for chunk in came] == [{"choices": []}]
 

@@ -84,7 +84,7 @@ def session(handler: Handler, *, approve: Approve = always, limits: SamplingLimi
 
 
 async def refused(asked: SamplingSession, params: Wire) -> InputRefused:
-    with fail_after(5), pytest.raises(InputRefused) as refusal:
+    with fail_after(25), pytest.raises(InputRefused) as refusal:
         await asked.answer(params, None)
     assert refusal.value.data is None
     return refusal.value

@@ -254,7 +254,7 @@ async def test_a_plain_handler_of_fastmcp_counts_until_its_thread_ends() -> None
         return "3."
 
     asked = session(from_fastmcp(handler), limits=SamplingLimits(at_once=1, waiting=0))
-    with fail_after(5):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(asked.answer, wire())
             await started.wait()

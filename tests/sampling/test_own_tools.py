@@ -191,7 +191,7 @@ async def test_a_tool_may_sample_although_one_request_at_once_is_allowed() -> No
     model = ScriptedModel(ToolCall("add"), "the inner answer", results)
     callback = sampling(model, at_once=1, at_once_per_server=1, waiting=0).callback(server="s", call_tool=call_tool)
 
-    with fail_after(10):
+    with fail_after(25):
         answer = await callback(OFFERED)
 
     assert content(answer) == text(str([("the inner answer", False)]))
@@ -208,7 +208,7 @@ async def test_tools_that_sample_with_tools_again_and_again_are_refused_at_the_n
     model = ScriptedModel(*[ToolCall("add")] * 8, *["done"] * 8)
     callback = sampling(model, at_once=1).callback(server="s", call_tool=call_tool)
 
-    with fail_after(10):
+    with fail_after(25):
         answer = await callback(OFFERED)
 
     refused, *others = answers
@@ -235,7 +235,7 @@ async def test_many_calls_of_one_answer_are_one_loop() -> None:
     model = ScriptedModel([ToolCall("add")] * 9, "the inner answer", "done")
     callback = sampling(model).callback(server="s", call_tool=call_tool)
 
-    with fail_after(10):
+    with fail_after(25):
         answer = await callback(OFFERED)
 
     assert (inner, content(answer)) == ([text("the inner answer")], text("done"))
@@ -283,7 +283,7 @@ async def test_cancelling_the_callback_cancels_its_calls() -> None:
     ended: list[str] = []
     asked = sampling(ScriptedModel([ToolCall("add"), ToolCall("multiply")]), at_once=1)
     callback = asked.callback(server="s", call_tool=call_tool)
-    with fail_after(10):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await wait_all_tasks_blocked()

@@ -370,7 +370,7 @@ async def test_handler_and_approver_may_be_plain_functions() -> None:
         threads.append(threading.current_thread())
         return "It is 3."
 
-    with fail_after(5):
+    with fail_after(25):
         answer = await session(model, approve=approve).answer(wire())
 
     assert answer == CreateMessageResult(content=TextContent(text="It is 3."), model="unknown", stop_reason="endTurn")
@@ -460,7 +460,7 @@ async def test_a_plain_function_that_was_left_behind_keeps_its_slot_until_it_ret
         answers.append((await asked.answer(wire())).text)
 
     try:
-        with fail_after(5):
+        with fail_after(25):
             await gate.ask_and_cancel_once_called(asked)
             await gate.ask_and_cancel_in_line(asked)
             async with create_task_group() as tasks:
@@ -480,11 +480,11 @@ def test_a_plain_handler_that_outlives_its_event_loop_keeps_its_slot_in_the_next
     asked = session(gate.model, limits=ONE_AT_ONCE)
 
     async def ask_and_cancel() -> None:
-        with fail_after(5):
+        with fail_after(25):
             await gate.ask_and_cancel_once_called(asked)
 
     async def ask() -> None:
-        with fail_after(5):
+        with fail_after(25):
             await gate.ask_and_cancel_in_line(asked)
             async with create_task_group() as tasks:
                 tasks.start_soon(asked.answer, wire())

@@ -111,7 +111,7 @@ async def test_the_question_is_laid_out_for_the_width_of_the_terminal(columns: i
 
 
 async def test_the_terminal_may_be_resized_between_two_questions(screen: Screen) -> None:
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask_in_terminal, request(user(text("word " * 15))))
             wide = await screen.shows(QUESTION)
@@ -185,7 +185,7 @@ async def test_a_loop_that_is_allowed_as_a_whole_is_asked_about_once(screen: Scr
     approvals = RequestApprovals(ask_in_terminal, subject="sampling for x")
     asked = request(outer=CALL, tools=[ADD])
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(approvals.require, asked)
@@ -205,7 +205,7 @@ async def test_a_pasted_text_answers_one_question_with_its_first_line(screen: Sc
         async with open_terminal(quiet=1) as terminal:
             answers.append(await asking.ask(request(), terminal))
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await screen.shows(QUESTION)
@@ -260,7 +260,7 @@ async def test_colors_tell_our_words_from_the_servers(screen: Screen, monkeypatc
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "xterm")
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask_in_terminal, request(tools=[{**ADD, "description": "Adds."}]))
             shown = await screen.shows("\x1b[1mMay your model answer? [y/s/v/N] \x1b[0m")

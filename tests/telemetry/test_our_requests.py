@@ -123,7 +123,7 @@ async def test_an_error_response_is_its_code_and_its_message(recorder: Recorder)
 
 async def test_an_http_status_without_a_json_rpc_error_is_the_error(recorder: Recorder) -> None:
     site = Site(tools_call=httpx.Response(500, text="overloaded"))
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with site.client(middleware=[recorder.middleware()]) as client:
             with pytest.raises(HttpStatusError):
                 await client.call_tool("t")
@@ -235,7 +235,7 @@ async def test_two_clients_with_one_middleware_have_separate_traces(recorder: Re
 
     told: dict[str, str] = {}
     middleware = [recorder.middleware()]
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with (
             Client(server, era="legacy", middleware=middleware) as one,
             Client(server, era="modern", middleware=middleware) as other,
@@ -264,7 +264,7 @@ async def test_middleware_outside_is_around_the_span_and_middleware_inside_withi
 
     outside, inside = Recorder(), Recorder()
     peer = ScriptedPeer(answering(busy_once))
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with Client(peer, era="legacy", middleware=[outside.middleware(), retry]) as client:
             await client.call_tool("t")
         async with Client(peer, era="legacy", middleware=[retry, inside.middleware()]) as client:
@@ -329,7 +329,7 @@ async def test_a_lazy_client_connects_in_the_span_that_opened_it_because_several
     recorder: Recorder,
 ) -> None:
     client = Client(server, era="modern", lazy=True, middleware=[recorder.middleware()])
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with AsyncExitStack() as stack:
             with recorder.tracer.start_as_current_span("start"):
                 await stack.enter_async_context(client)
@@ -440,7 +440,7 @@ async def test_without_an_sdk_nothing_is_recorded_and_a_trace_from_elsewhere_is_
     if older:
         monkeypatch.setattr(trace.NoOpTracer, "start_span", lambda *args, **options: trace.INVALID_SPAN)
     context = trace.SpanContext(0x1234, 0x5678, is_remote=True, trace_flags=TraceFlags(1))
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with Client(server, middleware=[OpenTelemetry()]) as client:
             alone = await client.call_tool("forecast", {"city": "Oslo"})
             with trace.use_span(trace.NonRecordingSpan(context)):

@@ -97,7 +97,7 @@ class Screen:
         async def wait() -> None:
             outcomes.append(await ask())
 
-        with fail_after(20):
+        with fail_after(25):
             async with create_task_group() as tasks:
                 tasks.start_soon(wait)
                 for key in keys:

@@ -181,7 +181,7 @@ async def test_a_question_that_is_cancelled_is_withdrawn(screen: Screen) -> None
             ended.append("cancelled")
             raise
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await screen.shows(LISTED)
@@ -223,7 +223,7 @@ async def test_a_tool_allowed_for_the_session_is_not_asked_about_again(screen: S
             except CallDenied as exc:
                 results.append(str(exc))
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(use)
             await screen.shows(LISTED)
@@ -242,7 +242,7 @@ async def test_a_question_about_a_tool_that_another_answer_allows_is_not_asked(s
     async def use(client: Client, name: str, arguments: Mapping[str, object]) -> None:
         results.append((await client.call_tool(name, arguments)).text)
 
-    with fail_after(20):
+    with fail_after(25):
         async with (
             Client(server, middleware=[approve_tool_calls(ask_in_terminal)]) as client,
             create_task_group() as tasks,
@@ -264,7 +264,7 @@ async def test_a_question_about_a_tool_that_another_answer_allows_is_not_asked(s
 async def test_without_a_terminal_a_call_is_denied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(device, "terminal_path", lambda: str(tmp_path / "nothing"))
 
-    with fail_after(20):
+    with fail_after(25):
         async with Client(server, middleware=[approve_tool_calls(ask_in_terminal)]) as client:
             with pytest.raises(CallDenied) as caught:
                 await client.call_tool("add", {"a": 1, "b": 2})

@@ -167,7 +167,7 @@ async def test_a_browser_that_stays_open_keeps_neither_the_caller_nor_the_end_of
     programs.write("browser", end=f"read line < {tmp_path}/pipe")
     monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser([f"{tmp_path}/browser", "%s"]))
 
-    with fail_after(20):
+    with fail_after(25):
         assert await open_default(URL, starting=0.01)
 
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "browser"]
@@ -185,7 +185,7 @@ async def test_an_error_of_the_browser_is_logged_without_the_url(
 
     monkeypatch.setattr(webbrowser, "get", fail)
 
-    with fail_after(20):
+    with fail_after(25):
         assert not await is_opened(URL, open_default)
     assert caplog.messages == ["the browser could not be opened: ValueError"]
     assert caplog.records[0].exc_info is None
@@ -213,5 +213,5 @@ async def test_an_error_of_the_library_comes_back(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(webbrowser, "get", refuse)
 
-    with fail_after(20), pytest.raises(RuntimeError, match="no browsers today"):
+    with fail_after(25), pytest.raises(RuntimeError, match="no browsers today"):
         await open_default(URL)

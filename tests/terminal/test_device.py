@@ -128,7 +128,7 @@ async def test_a_deadline_ends_the_question_and_leaves_no_reader_behind(screen: 
     async with asked(screen, Person()) as tasks:
         await wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
-    with fail_after(20):
+    with fail_after(25):
         await screen.shows(WITHDRAWN)
         screen.press("for the host itself\n")
         with os.fdopen(os.open(screen.path, os.O_RDONLY | os.O_NOCTTY), "rb", buffering=0) as host:
@@ -175,7 +175,7 @@ async def test_a_stopped_terminal_does_not_block_the_event_loop(screen: Screen) 
     person = Person()
 
     screen.hold()
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(person.ask, "> ")
             await wait_all_tasks_blocked()
@@ -195,7 +195,7 @@ async def test_a_full_terminal_does_not_block_the_event_loop(screen: Screen) -> 
             await terminal.show("x" * 4000 for _ in range(100))
             await terminal.show(["the end"])
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(show)
             await wait_all_tasks_blocked()
@@ -224,7 +224,7 @@ async def test_a_hidden_answer_is_not_shown_and_the_next_one_is(screen: Screen) 
         async with open_terminal(quiet=0.01) as terminal:
             answers.extend([await terminal.ask("Key> ", hidden=True), await terminal.ask("Name> ")])
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await screen.shows("Key> ")
@@ -259,7 +259,7 @@ async def test_a_terminal_without_room_beside_the_margin_is_not_asked_in(screen:
 async def test_a_terminal_that_goes_away_looks_like_ctrl_d(screen: Screen) -> None:
     person = Person()
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(ask_quietly, person)
             await screen.shows("> ")
@@ -311,7 +311,7 @@ async def test_without_a_terminal_there_is_a_reason(tmp_path: Path, caplog: pyte
 async def test_conversations_take_turns_in_the_order_in_which_they_came(screen: Screen) -> None:
     people = {name: Person() for name in ("first", "second", "third")}
 
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             for name, person in people.items():
                 tasks.start_soon(person.ask, f"{name}? ", f"{name}?? ")

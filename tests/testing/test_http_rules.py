@@ -62,7 +62,7 @@ async def test_a_request_that_breaks_a_rule_of_sessions_gets_its_status(subtests
         with subtests.test(f"{headers} {body}"):
             app = Server("s").asgi()
             transport = httpx.ASGITransport(app)
-            with fail_after(5):
+            with fail_after(25):
                 async with httpx.AsyncClient(transport=transport) as client:
                     url = "http://local/mcp"
                     shaken = await client.post(

@@ -71,7 +71,7 @@ def over_http_in_json(server: Server) -> AbstractAsyncContextManager[Transport]:
 
 @asynccontextmanager
 async def connected(connect_by: ConnectBy, server: Server, **options: Any) -> AsyncIterator[Client]:
-    with fail_after(20):
+    with fail_after(25):
         async with connect_by(server) as transport, Client(transport, **options) as client:
             yield client
 
@@ -156,7 +156,7 @@ async def test_many_clients_share_a_server(connect_by: ConnectBy, versions: Sequ
         async with Client(transport, sampling=sampling) as client:
             answers.append(said(await client.call_tool("solve", {"problem": "who?"})))
 
-    with fail_after(20):
+    with fail_after(25):
         async with connect_by(calculator(versions)) as transport, create_task_group() as tasks:
             for name in "abc":
                 tasks.start_soon(one, transport, name)
@@ -182,7 +182,7 @@ async def test_a_sampling_call_works_in_every_older_revision(version: str) -> No
         return (await ctx.sample("Why?")).text
 
     sampling = Sampling(with_tools=ScriptedModel("Because."), approve=always)
-    with fail_after(20):
+    with fail_after(25):
         async with Client(server.in_process(), sampling=sampling) as client:
             assert (client.protocol_version, client.sampling_mode) == (version, "with_tools")
             assert said(await client.call_tool("ask")) == ["Because."]
@@ -191,7 +191,7 @@ async def test_a_sampling_call_works_in_every_older_revision(version: str) -> No
 @on_both
 async def test_an_expired_session_is_reinitialized() -> None:
     server = calculator(HANDSHAKE)
-    with fail_after(20):
+    with fail_after(25):
         async with server.http() as url, Client(StreamableHttp(url)) as client:
             before = await client.list_tools()
             await server.expire_sessions()
@@ -212,7 +212,7 @@ async def test_a_cut_stream_is_resumed_by_the_client() -> None:
         return (await ctx.sample("Still there?")).text
 
     sampling = Sampling(with_tools=ScriptedModel("Yes."), approve=always)
-    with fail_after(20):
+    with fail_after(25):
         async with server.http() as url, Client(StreamableHttp(url), sampling=sampling) as client:
             result = await client.call_tool("cut")
 

@@ -341,7 +341,7 @@ def event(data: bytes, *, id: str = "") -> bytes:
 async def opened(url: str, **options: Any) -> AsyncIterator[HttpChannel]:
     """An open channel, which nothing can keep longer than ten seconds."""
     limits = options.pop("limits", Limits())
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with timed(url, **options).open(limits) as channel:
             yield channel
 

@@ -144,7 +144,7 @@ async def test_a_request_that_ends_after_the_channel_closes_its_own_connection(l
             tasks.start_soon(channel.request, CALL, VERSION, RecordedHandle(on_progress=linger))
             await in_callback.wait()
         closed.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             await server.hung_up.wait()
     gc.collect()
 

@@ -66,7 +66,7 @@ class Holding:
 @asynccontextmanager
 async def crowded(call: Answer) -> AsyncIterator[tuple[Client, Peer, TaskGroup]]:
     """A client with one connection, to a server that answers calls so; and tasks for these."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with connected(mcp(call=call), max_connections=1) as (client, peer), anyio.create_task_group() as tasks:
             yield client, peer, tasks
 
@@ -141,7 +141,7 @@ async def test_a_thousand_calls_in_flight_share_a_hundred_connections() -> None:
 @pytest.mark.parametrize("connected", [connected, by_a_client_of_the_callers], ids=["own", "the caller's"])
 async def test_no_more_calls_are_made_at_once_than_there_may_be_connections(connected: Connected) -> None:
     server = Waves(10)
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with connected(mcp(call=server), max_connections=10) as (client, peer):
             assert await in_flight(client, 60) == 60
 
@@ -163,7 +163,7 @@ async def test_a_call_that_failed_makes_room_like_one_that_was_answered() -> Non
     answers = in_turn(says(b"", 500), says(b"{}"), lambda wire, heard: wire.reset(), says())
     async with connected(mcp(call=answers), max_connections=1) as (client, peer):
         for _ in range(3):
-            with pytest.raises(McpError), anyio.fail_after(5):
+            with pytest.raises(McpError), anyio.fail_after(25):
                 await client.call_tool("tides")
         await tides(client)
 
@@ -324,7 +324,7 @@ async def test_a_new_handshake_does_not_wait_for_calls_of_the_last_session() -> 
         subscribe=says(b'{"jsonrpc":"2.0","id":@id,"result":{}}'),
     )
     sampling = Sampling(with_tools=model, approve=always)
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with (
             connected(script, sampling=sampling, max_connections=1) as (client, peer),
             anyio.create_task_group() as tasks,

@@ -26,7 +26,7 @@ async def pipe() -> AsyncIterator[tuple[ReadEnd, WriteEnd]]:
     from_pipe, to_pipe = open_pipe()
     reading, writing = ReadEnd(from_pipe), WriteEnd(to_pipe)
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             yield reading, writing
     finally:
         await reading.aclose()

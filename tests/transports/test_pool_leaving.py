@@ -173,7 +173,7 @@ async def test_a_response_that_is_left_in_its_body_hangs_up() -> None:
         assert await anext(pieces) == b"tide"
         await response.aclose()
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             await server.hung_up.wait()
         with pytest.raises(StopAsyncIteration):
             await anext(pieces)
@@ -192,7 +192,7 @@ async def test_a_body_that_fails_hangs_up_without_being_closed(fault: str) -> No
             with pytest.raises(httpx.RemoteProtocolError):
                 await anext(aiter(response.stream))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             await server.hung_up.wait()
 
 
@@ -226,7 +226,7 @@ async def test_a_closed_pool_has_no_connections_and_makes_none() -> None:
 
     pool = PoolTransport(untrusting())
     async with serving(script) as peer:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(listen)
                 await peer.hears("GET", 1)
@@ -281,5 +281,5 @@ async def test_a_connection_that_ends_its_request_after_close_is_not_kept(secure
     async with serving(server, tls=tls) as peer:
         async with kind.client(tls=trusting()) as client:
             assert len((await client.get(peer.url)).content) == 1000
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             await server.hung_up.wait()

@@ -96,7 +96,7 @@ async def test_a_server_runs_until_the_client_closes_and_cleans_up_within_the_li
     wrapper = FastMCP()
     server = wrapper._mcp_server
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(wrapper if wrapped else server, era="legacy") as client:
             await client.call_tool("x")
             assert client.server_info.name == "s"
@@ -127,7 +127,7 @@ async def test_messages_are_written_with_their_names_on_the_wire_and_without_non
 
     monkeypatch.setattr(sys.modules["mcp.types"], "JSONRPCMessage", Response)
     received: list[Incoming] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with in_process(Telling()).open(Limits()) as channel:
             with pytest.raises(ConnectionClosed):
                 await channel.listen(received.append)
@@ -137,7 +137,7 @@ async def test_messages_are_written_with_their_names_on_the_wire_and_without_non
 
 async def test_a_server_that_does_not_end_is_cancelled_after_its_grace() -> None:
     server = LowLevelServer(anyio.sleep_forever)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(in_process(server, grace=0.05), era="legacy") as client:
             await client.call_tool("x")
 
@@ -149,7 +149,7 @@ async def test_the_error_of_a_server_is_reported_without_its_exception_groups() 
         async def answer(self, message: dict[str, Any], write_stream: Any) -> None:
             raise ExceptionGroup("unhandled errors in a TaskGroup", [RuntimeError("no database")])
 
-    with anyio.fail_after(5), pytest.raises(ConnectFailed, match="tides failed: RuntimeError: no database"):
+    with anyio.fail_after(25), pytest.raises(ConnectFailed, match="tides failed: RuntimeError: no database"):
         await Client(Failing(), era="legacy").connect()
 
 
@@ -157,7 +157,7 @@ async def test_a_server_that_ends_by_itself_closes_the_connection() -> None:
     async def end() -> None:
         raise anyio.EndOfStream
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with Client(LowLevelServer(end), era="legacy") as client:
             await client.call_tool("x")
             with pytest.raises(ConnectionClosed, match="tides has ended"):

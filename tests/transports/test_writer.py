@@ -204,7 +204,7 @@ async def test_a_broken_pipe_fails_every_line() -> None:
         with pytest.raises(ConnectionClosed, match="has closed its input") as failure:
             writer.write(b"one\n")
         assert not failure.value.may_have_run
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         await writer.run()  # it returns at once
 
 
@@ -235,7 +235,7 @@ async def test_a_caller_that_waits_for_room_gets_the_error_of_a_broken_pipe() ->
         with pytest.raises(ConnectionClosed):
             writer.write(b"two\n")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
             tasks.start_soon(writer.run)

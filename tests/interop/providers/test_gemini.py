@@ -92,7 +92,7 @@ async def test_a_stream_that_is_left_early_is_closed(serve: Serve) -> None:
 async def test_cancelling_closes_the_connection_while_a_thread_waits_for_the_answer(serve: Serve) -> None:
     server = serve(GeminiServer, Stalled(said=Said(text="a long answer " * 20), events=5))
     async with GeminiModel(client(server), "gemini-3-pro", stream=True) as model:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(model, prompt().request)
                 assert await anyio.to_thread.run_sync(server.stalled.wait, 5)

@@ -414,7 +414,7 @@ async def test_a_tool_loop_runs_with_pydantic_ais_test_model() -> None:
         """Add."""
         return a + b
 
-    with fail_after(5):
+    with fail_after(25):
         done = await run_tool_loop(PydanticAIModel(TestModel()), "1+2?", tools=[add])
 
     assert done.text == '{"add":"0"}'  # what this model does: it calls every tool once, and shows the results
@@ -578,7 +578,7 @@ async def test_a_tool_loop_over_a_real_api(kind: type[ModelServer], serve: Serve
         """Add two numbers."""
         return a + b
 
-    with fail_after(10):
+    with fail_after(25):
         async with REAL[kind](server) as model:
             done = await run_tool_loop(
                 PydanticAIModel(model, stream=stream), "1+2 and 3+4?", tools=[FunctionTool(add, name="math/add")]
@@ -596,7 +596,7 @@ async def test_a_rate_limit_of_a_real_api_says_when_to_come_back(
     server = serve(kind, Failed(status=429, retry_after="7"))
 
     async with REAL[kind](server) as model:
-        with fail_after(10), pytest.raises(ProviderError) as error:
+        with fail_after(25), pytest.raises(ProviderError) as error:
             await PydanticAIModel(model, stream=stream)(request())
 
     assert (error.value.provider, error.value.status, error.value.retry_after) == ("pydantic-ai", 429, 7.0)
@@ -607,7 +607,7 @@ async def test_the_failure_of_the_last_of_several_models_counts(kind: type[Model
     server = serve(kind, Failed(status=400), Failed(status=429, retry_after="7"))
 
     async with REAL[kind](server) as first, REAL[kind](server) as second:
-        with fail_after(10), pytest.raises(ProviderError) as error:
+        with fail_after(25), pytest.raises(ProviderError) as error:
             await PydanticAIModel(FallbackModel(first, second))(request())
 
     assert (error.value.status, error.value.retry_after, error.value.transient) == (429, 7.0, True)
@@ -626,7 +626,7 @@ async def test_a_stream_of_a_real_api_that_ends_early_is_never_an_answer(
         while answered is None:
             server.say(Broken(said=said, events=len(errors), is_closed=True))
             try:
-                with fail_after(10):
+                with fail_after(25):
                     answered = await asked(request(tools=[ADD]))
             except ProviderError as error:
                 errors.append(error)
@@ -648,7 +648,7 @@ async def test_cancelling_closes_the_stream_of_a_real_api(kind: type[ModelServer
 
     async with REAL[kind](server) as model, create_task_group() as tasks:
         tasks.start_soon(PydanticAIModel(model, stream=True), request())
-        with fail_after(10):
+        with fail_after(25):
             await to_thread.run_sync(server.stalled.wait, 10)
             tasks.cancel_scope.cancel()
 
@@ -809,7 +809,7 @@ async def test_thinking_comes_back_to_a_real_api_in_each_round_of_a_loop(
 
     async with REAL[kind](server) as model:
         asked = PydanticAIModel(model, stream=stream, options=THINKING[kind])
-        with fail_after(10):
+        with fail_after(25):
             done = await run_tool_loop(asked, "Add.", tools=[add])
 
     assert (done.text, len(server.heard)) == ("done", 6)

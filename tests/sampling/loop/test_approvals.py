@@ -63,7 +63,7 @@ async def test_forgetting_asks_again_and_what_is_being_asked_about_counts_once()
         return Allow("session")
 
     approvals = Approvals(approve)
-    with anyio.fail_after(5):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(approvals.decide, proposed())
             await anyio.wait_all_tasks_blocked()

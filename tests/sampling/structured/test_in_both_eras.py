@@ -44,7 +44,7 @@ async def host(tool: Tool, version: str, model: ScriptedModel, *, with_tools: bo
     server = Server("s", versions=[version])
     server.tool(tool)
     sampling = Sampling(**{"with_tools" if with_tools else "basic": model}, approve=always)  # type: ignore[arg-type]
-    with fail_after(10):
+    with fail_after(25):
         async with Client(server.in_process(), sampling=sampling) as client:
             assert client.protocol_version == version
             yield client

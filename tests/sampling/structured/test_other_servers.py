@@ -219,7 +219,7 @@ async def call(
 ) -> tuple[object, list[Request]]:
     """Call it as a client of revision 2026-07-28 does: what it returns, and what it asked."""
     state, answers, asked = None, dict[str, Result](), list[Request]()
-    with fail_after(10):
+    with fail_after(25):
         while True:
             result = await tool(sampling=Context(session, state, answers), **arguments)
             if not isinstance(result, InputRequired):

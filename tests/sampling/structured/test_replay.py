@@ -160,7 +160,7 @@ async def test_what_the_client_did_not_answer_is_asked_again() -> None:
             tasks.start_soon(one, 1)
         return said
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         both = await questions(body, None, {"sampling-1": answer("not asked for")})
         [(name, kept), (_, missing)] = asked(both).items()
         rest = await questions(body, both, {name: answer("one of them"), "unknown": answer("of another round")})
@@ -358,7 +358,7 @@ async def test_once_that_does_not_end_beside_a_question_is_an_error() -> None:
 
     with (
         pytest.raises(ReplayError, match=r"^once\('wait'\) did not end in 0\.01 s beside a question"),
-        anyio.fail_after(10),
+        anyio.fail_after(25),
     ):
         await replay.run(lambda: body(replay))
 

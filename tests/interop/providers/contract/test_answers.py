@@ -247,7 +247,7 @@ async def test_a_server_that_is_not_there_is_a_failed_connection(adapter: Adapte
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         async with adapter.open(f"http://127.0.0.1:{taken.getsockname()[1]}", "key") as make:
-            with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+            with anyio.fail_after(25), pytest.raises(ProviderError) as caught:
                 await ask(make(**how))
 
     assert (caught.value.status, caught.value.transient) == (None, True)
@@ -260,7 +260,7 @@ async def test_a_port_that_does_not_exist_is_no_failure_for_the_moment(
     """Ollama's SDK refuses the URL itself, with a ValueError."""
     async with adapter.open("http://127.0.0.1:65536", "key") as make:
         with (
-            anyio.fail_after(10),
+            anyio.fail_after(25),
             pytest.raises(ProviderError, match=r" \(its URL has a port that does not exist\)$") as caught,
         ):
             await ask(make(**how))
@@ -274,7 +274,7 @@ async def test_a_stream_that_breaks_is_a_failed_connection_and_no_short_answer(
 ) -> None:
     server = serve(adapter.server, Broken(said=Said(text="a long answer " * 20), events=events))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+        with anyio.fail_after(25), pytest.raises(ProviderError) as caught:
             await ask(make(stream=True))
 
     assert (caught.value.status, caught.value.transient) == (None, True)
@@ -284,7 +284,7 @@ async def test_a_stream_that_breaks_is_a_failed_connection_and_no_short_answer(
 async def test_a_stream_that_breaks_after_its_beginning_says_so(adapter: Adapter, serve: Serve) -> None:
     server = serve(adapter.server, Broken(said=Said(text="a long answer " * 20), events=7))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+        with anyio.fail_after(25), pytest.raises(ProviderError) as caught:
             await ask(make(stream=True))
 
     assert str(caught.value).partition(": ")[2].startswith("the stream ended before the answer was complete")
@@ -293,7 +293,7 @@ async def test_a_stream_that_breaks_after_its_beginning_says_so(adapter: Adapter
 async def test_a_status_that_is_neither_a_success_nor_a_failure_is_no_answer(adapter: Adapter, serve: Serve) -> None:
     server = serve(adapter.server, Failed(status=204, body=""))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10), pytest.raises(ProviderError, match=r": the reply cannot be read$") as caught:
+        with anyio.fail_after(25), pytest.raises(ProviderError, match=r": the reply cannot be read$") as caught:
             await ask(make(stream=False))
 
     assert caught.value.transient is False
@@ -305,7 +305,7 @@ async def test_a_whole_reply_that_has_no_answer_is_an_error_that_says_so(
 ) -> None:
     server = serve(adapter.server, Failed(status=200, body=body))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+        with anyio.fail_after(25), pytest.raises(ProviderError) as caught:
             await ask(make(stream=False))
 
     said = str(caught.value).partition(": ")[2]
@@ -319,7 +319,7 @@ async def test_a_whole_reply_that_has_no_answer_is_an_error_that_says_so(
 async def test_a_reply_of_too_many_levels_or_digits_cannot_be_read(adapter: Adapter, serve: Serve, body: str) -> None:
     server = serve(adapter.server, Failed(status=200, body=body))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+        with anyio.fail_after(25), pytest.raises(ProviderError) as caught:
             await ask(make(stream=False))
 
     assert (str(caught.value).partition(": ")[2], caught.value.transient) == ("the reply cannot be read", False)
@@ -340,7 +340,7 @@ async def test_a_page_instead_of_a_stream_cannot_be_read_and_is_not_asked_for_ag
         model = make(stream=True)
         for body in PAGES:
             with subtests.test(body=body):
-                with anyio.fail_after(10), pytest.raises(ProviderError) as caught:
+                with anyio.fail_after(25), pytest.raises(ProviderError) as caught:
                     await ask(model)
                 said, is_transient = "the reply cannot be read", False
                 if body in HIDDEN.get(adapter.name, ()):
@@ -378,7 +378,7 @@ async def test_a_stream_that_ends_anywhere_in_an_answer_is_a_failed_connection(
 async def test_cancelling_a_request_closes_the_providers_stream(adapter: Adapter, serve: Serve) -> None:
     server = serve(adapter.server, Stalled(said=Said(text="a long answer " * 20), events=5))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask, make(stream=True))
                 assert await anyio.to_thread.run_sync(server.stalled.wait, 5)
@@ -415,7 +415,7 @@ async def test_a_stream_that_fails_leaves_no_generator_open(adapter: Adapter, se
         model = make(stream=True)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            with anyio.fail_after(10), pytest.raises(ProviderError):
+            with anyio.fail_after(25), pytest.raises(ProviderError):
                 await ask(model)
             gc.collect()
 
@@ -435,7 +435,7 @@ async def test_with_the_hosts_consent_the_text_is_progress_of_the_request(adapte
 
     asked = replace(request(), reporter=ProgressReporter("t", send))
     async with adapter.open(server.url, server.key) as make:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(make(progress=True), asked)
                 await first.wait()
@@ -498,7 +498,7 @@ async def test_two_loops_at_once_through_one_adapter_stay_apart(adapter: Adapter
                 await met[turn].wait()
             asked[loop].append((await ask(model, *conversation, tools=[LOOK], maxTokens=4000)).text)
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(25):
             async with anyio.create_task_group() as tasks:
                 for loop in loops:
                     tasks.start_soon(run, loop)

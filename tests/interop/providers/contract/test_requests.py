@@ -511,7 +511,7 @@ async def test_what_is_nested_too_deep_is_refused(adapter: Adapter, serve: Serve
     refusals: dict[str, str] = {}
     async with adapter.open(server.url, server.key) as make:
         model = make()
-        with fail_after(5):
+        with fail_after(25):
             for where, (conversation, params) in requests.items():
                 try:
                     await ask(model, *conversation, **params)
