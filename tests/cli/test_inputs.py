@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_host.cli.inputs import ask_for_input
+from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.config import Input
 from tests.terminal.screens import Screen
 
@@ -63,3 +63,9 @@ async def test_without_a_terminal_there_is_no_answer(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("mcp_host.terminal.device.terminal_path", lambda: str(tmp_path / "none"))
 
     assert await ask_for_input(WORD) is None
+
+
+def test_the_keyring_is_used_if_its_library_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(KeyringAnswers.of_person(), KeyringAnswers)
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    assert KeyringAnswers.of_person() is None

@@ -102,7 +102,7 @@ async def test_a_server_that_is_not_there_is_an_error_with_names_that_are_close(
     with serving_registry(DB, OTHER) as registry:
         registry.status[OTHER["name"]] = {"status": "deleted", "statusMessage": "by its owner"}  # type: ignore[index]
         rows = {
-            ("io.github.exampel/db", "latest"): f"URL has no server 'io.github.exampel/db': did you mean {NAME}?",
+            ("io.github.exampel/db", "latest"): f"URL has no server 'io.github.exampel/db'; did you mean {NAME}?",
             ("io.github.exampel/xy", "latest"): "URL has no server 'io.github.exampel/xy'",
             (NAME, "9"): f"URL has no server '{NAME}' of the version '9', but other versions of it",
             ("db", "latest"): "'db' is no name of a server: it must look like io.github.owner/name",

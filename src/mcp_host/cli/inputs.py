@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from mcp_host.config import Input
+from mcp_host.cli.arguments import NAME
+from mcp_host.config import AnswerStore, Input
 from mcp_host.errors import excerpt
 from mcp_host.terminal.device import MAX_UNCLEAR, NoTerminal, checked_line, open_terminal
 from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
 
 TEXT_SHOWN = 600  # characters of a description
 CHOICES_SHOWN = 40
+
+
+class KeyringAnswers:
+    """The keyring of the person, for answers. What it does not keep is asked for again."""
+
+    def __init__(self, keyring: AnswerStore) -> None:
+        self._keyring = keyring
+
+    @classmethod
+    def of_person(cls) -> KeyringAnswers | None:
+        """None: the library for it is not installed."""
+        from mcp_host.auth import KeyringTokens  # here, because importing it takes a while
+
+        try:
+            return cls(KeyringTokens(NAME))
+        except ImportError:
+            return None
+
+    async def load(self, key: str) -> str | None:
+        from mcp_host.auth import TokensError
+
+        try:
+            return await self._keyring.load(key)
+        except TokensError:
+            return None
+
+    async def swap(self, key: str, old: str | None, new: str | None) -> bool:
+        from mcp_host.auth import TokensError
+
+        try:
+            return await self._keyring.swap(key, old, new)
+        except TokensError:
+            return False
 
 
 async def ask_for_input(wanted: Input) -> str | None:
@@ -21,7 +55,7 @@ async def ask_for_input(wanted: Input) -> str | None:
                 if line is None:
                     return None
                 try:
-                    return _answer(wanted, line)
+                    return typed_answer(wanted, line)
                 except ValueError as exc:
                     await terminal.show(terminal.layout.ours(str(exc), "yellow"))
     except NoTerminal:
@@ -29,7 +63,7 @@ async def ask_for_input(wanted: Input) -> str | None:
     return None
 
 
-def _answer(wanted: Input, line: str) -> str:
+def typed_answer(wanted: Input, line: str) -> str:
     """The answer in a line that was typed; Enter alone takes the default.
 
     Raises:
@@ -47,6 +81,11 @@ def _rows(wanted: Input, layout: Layout) -> Rows:
     yield ""
     yield from layout.ours("A file of servers asks for a value", "bold")
     yield from layout.theirs(f" in {wanted.path}", lead=excerpt(wanted.id, NAME_SHOWN), hang=4)
+    yield from described(wanted, layout)
+
+
+def described(wanted: Input, layout: Layout) -> Rows:
+    """What is known of an input besides its name."""
     if wanted.description:
         yield from layout.theirs(excerpt(wanted.description, TEXT_SHOWN))
     if wanted.options:

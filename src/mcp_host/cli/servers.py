@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
+
 from mcp_host.cli.arguments import HEADER, NAME, SURROGATE, URL, VARIABLE, Parser, pair
 from mcp_host.cli.output import ExitCode, Printer, UsageError, near, print_error, print_json, text_of
 from mcp_host.cli.secret_words import without_secrets
@@ -29,6 +31,7 @@ from mcp_host.config import (
 )
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.values import Value
+from mcp_host.config.writer import THERE_ALREADY
 from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.transports._http.secret import Secret, SecretValues
 
@@ -37,6 +40,7 @@ ENV_HELP = "given to the command; NAME alone writes a reference to the variable 
 HEADER_HELP = "sent to the URL; ${VARIABLE} in the value is written as a reference to the variable of the environment"
 FROM_HELP = f"a file of servers, or the files of one of {', '.join(DIALECTS)}"
 REPLACE_HELP = "take the place of a server of the same name"
+REGISTRY_NAME = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+/[A-Za-z0-9._-]+", re.ASCII)
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -56,6 +60,10 @@ class Options(argparse.Namespace):
     enabled: bool
     names: Sequence[str]
     source: str | None
+    version: str | None
+    registry: str | None
+    package: str | None
+    yes: bool
 
     @property
     def file(self) -> Path | FoundFile:
@@ -166,8 +174,47 @@ def _as_json(entry: ServerEntry) -> Mapping[str, object]:
 
 def _add(options: Options, printer: Printer) -> ExitCode:
     """Write a server down."""
+    if not options.command and REGISTRY_NAME.fullmatch(options.url or options.name):
+        return _add_from_registry(options, printer)
+    if options.version or options.registry or options.package:
+        raise UsageError(
+            "--version, --registry and --package are for a server of a registry, such as io.github.owner/name"
+        )
     add_server(options.file, options.name, _server(options), replace=options.replace, source=GENERIC)
     return _done(options, printer, "added", "Added")
+
+
+def _add_from_registry(options: Options, printer: Printer) -> ExitCode:
+    from mcp_host.cli.registry import Wanted, add_from_registry  # here, because importing it takes a while
+
+    if options.header:
+        raise UsageError("a server of a registry says which headers it wants: answer with -e NAME=VALUE")
+    server = options.url or options.name
+    options.name = options.name if options.url else server.rpartition("/")[2]
+    path = options.file.path if isinstance(options.file, FoundFile) else options.file
+    if not options.replace and path.exists() and any(each.name == options.name for each in read_servers(path).servers):
+        raise ConfigError(THERE_ALREADY, path=path, server=options.name)  # before anything is asked
+
+    def write(found: StdioServer | HttpServer) -> None:
+        add_server(options.file, options.name, found, replace=options.replace, source=GENERIC)
+
+    wanted = Wanted(
+        server=server,
+        name=options.name,
+        file=path,
+        write=write,
+        keeps_inputs=options.config is None,
+        version=options.version,
+        registry=options.registry,
+        kind=options.package,
+        given=options.env,
+        quiet=options.json,
+        yes=options.yes,
+    )
+    if anyio.run(add_from_registry, wanted, printer):
+        return _done(options, printer, "added", "Added")
+    print_error("nothing was written")
+    return ExitCode.OK
 
 
 def _server(options: Options) -> StdioServer | HttpServer:
@@ -282,7 +329,7 @@ COMMANDS: Mapping[str, Command] = {
     "add": Command(
         _add,
         "write a server into your file",
-        "add [options] NAME URL\nadd [options] NAME -- COMMAND [ARG ...]",
+        "add [options] NAME URL\nadd [options] NAME -- COMMAND [ARG ...]\nadd [options] [NAME] io.github.OWNER/SERVER",
     ),
     "import": Command(
         _import,
@@ -336,6 +383,10 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
     add("url", nargs="?", metavar="URL", help=argparse.SUPPRESS)
     add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME[=VALUE]", help=ENV_HELP)
     add("-H", "--header", type=_header, action="append", default=[], metavar="NAME=VALUE", help=HEADER_HELP)
+    add("--version", metavar="V", help="of a server of a registry, by default the latest")
+    add("--registry", metavar="URL", help="by default https://registry.modelcontextprotocol.io")
+    add("--package", choices=("npm", "pypi", "oci", "nuget", "remote"), help="by default the first that can be used")
+    add("--yes", "-y", action="store_true", help="write it without asking")
 
 
 def _header(text: str) -> tuple[str, str]:

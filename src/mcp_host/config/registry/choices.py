@@ -72,7 +72,6 @@ class Part:
     field: str
     name: str = ""
     pieces: tuple[str | Question, ...] = ()
-    required: bool = False
     secret: bool = False
 
     @property
@@ -107,9 +106,6 @@ class Part:
             RegistryError: An answer is missing or wrong.
         """
         columns = {question.name: self._values(question, answers) for question in self.questions}
-        for name, values in columns.items():
-            if not values and self.required:
-                raise self._missing(name)
         count = min(map(len, columns.values()), default=1) and max(map(len, columns.values()), default=1)
         return [
             "".join(
@@ -122,7 +118,7 @@ class Part:
     def _values(self, question: Question, answers: Mapping[str, str]) -> list[str]:
         answer = answers.get(question.name, question.default)
         if not answer and question.required:
-            raise self._missing(question.name)
+            raise RegistryError(f"{excerpt(question.name)} has no value, and is required", field=self.field)
         if answer is None:
             return []
         values = answer.split("\n") if question.repeated else [answer]
@@ -132,9 +128,6 @@ class Part:
                     f"the answer to {excerpt(question.name)} cannot be used: {problem}", field=self.field
                 )
         return values
-
-    def _missing(self, name: str) -> RegistryError:
-        return RegistryError(f"{excerpt(name)} has no value, and is required", field=self.field)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

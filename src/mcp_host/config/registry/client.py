@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from mcp_host.config.registry.server_json import SERVER_NAME, RegistryServer, read_server_json
 from mcp_host.errors import HttpStatusError, McpError, McpTimeout, RegistryError, excerpt, quoted
 from mcp_host.limits import Limits, MiB, check_seconds
-from mcp_host.transports._http.backend import RELEASE_TIME, own_backend
+from mcp_host.transports._http.backend import RELEASE_TIME, HttpBackend, own_backend
 from mcp_host.transports._http.response import JSON
 from mcp_host.transports._http.url import display_url, parse_url
 
@@ -105,22 +105,27 @@ class Registry:
         text = f"{self.url} has no server {what}"
         if version != LATEST and name in similar:
             return RegistryError(f"{text}, but other versions of it")
-        return RegistryError(f"{text}: did you mean {' or '.join(similar)}?" if similar else text)
+        return RegistryError(f"{text}; did you mean {' or '.join(similar)}?" if similar else text)
 
     async def _get(self, path: str) -> Mapping[str, object]:
         url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + path.encode())
         name = excerpt(display_url(url))
         with move_on_after(self._timeout):
             backend = own_backend(url, {}, name, Limits(connect_timeout=self._timeout))
-            try:
-                async with await backend.send("GET", {"Accept": JSON}) as response:
-                    if not response.is_success:
-                        raise await response.error()
-                    return _decoded(await response.read_all(MAX_ANSWER), name)
-            finally:
-                with move_on_after(RELEASE_TIME, shield=True):
-                    await backend.aclose()
+            return _decoded(await _body(backend), name)
         raise McpTimeout(f"{name}: no answer within {self._timeout:g} seconds")
+
+
+async def _body(backend: HttpBackend) -> bytes:
+    """The body of what *backend* gets, which is closed then."""
+    try:
+        async with await backend.send("GET", {"Accept": JSON}) as response:
+            if not response.is_success:
+                raise await response.error()
+            return await response.read_all(MAX_ANSWER)
+    finally:
+        with move_on_after(RELEASE_TIME, shield=True):
+            await backend.aclose()
 
 
 def _decoded(body: bytes, name: str) -> Mapping[str, object]:

@@ -400,7 +400,6 @@ class _Parts:
             field=f"{self._at}.{field}",
             name=name,
             pieces=pieces,
-            required=value.is_required,
             secret=value.is_secret,
         )
 
@@ -420,7 +419,7 @@ class _Parts:
         question = Question(
             name=name,
             description=asked.description,
-            required=asked.is_required,
+            required=asked.is_required or part.is_required,
             secret=asked.is_secret or part.is_secret,
             placeholder=asked.placeholder,
             choices=choices,
