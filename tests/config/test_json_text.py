@@ -94,7 +94,8 @@ def data_of(text: str) -> object:
 
 def comments_of(text: str) -> list[str]:
     """The comments, without the texts that they may have in quotes."""
-    return re.findall(r"/\*.*?\*/|//[^\r\n]*", re.sub(r'"(\\.|[^"\\])*"', "", text))
+    found = re.findall(r"/\*.*?\*/|//.*", re.sub(r'"(\\.|[^"\\])*"', "", text))
+    return [each.rstrip() for each in found]
 
 
 GAPS = st.sampled_from(["", "", " ", "\n", "\n  ", "\r\n\t", "/* ,} */", " /* c */\n", ' // "x": {,\n', "//\n    "])

@@ -437,7 +437,7 @@ def test_a_server_that_cannot_be_added_leaves_the_file_as_it_was(subtests: pytes
 def test_the_frames_of_an_error_do_not_have_the_text_of_the_file(subtests: pytest.Subtests, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     for server in (BARE, StdioServer("a\udc80")):
-        with subtests.test(server.command):
+        with subtests.test(ascii(server.command)):
             path.write_text('{"mcpServers": {"npx": {"url": "s3cret"}}}')
             with pytest.raises(ConfigError) as caught:
                 add_server(path, server.command, server)
