@@ -34,7 +34,6 @@ CLAUDE = [
         r"""{"mcpServers": {"notes": {"command": "C:\\Tools\\notes.exe", "args": ["--vault", "C:\\Users\\u\\Notes"]}}}""",
         "claude-desktop",
         [Server("notes", Stdio(["C:\\Tools\\notes.exe", "--vault", "C:\\Users\\u\\Notes"]))],
-        scope="user",
     ),
     File(
         "claude_desktop_config.json",
@@ -107,7 +106,6 @@ CLAUDE = [
             Server("old", None, problem=NOT_SUPPORTED["sse"]),
             Server("socket", None, problem=NOT_SUPPORTED["ws"]),
         ],
-        scope="user",
     ),
     File(
         "managed-mcp.json",
@@ -211,7 +209,6 @@ VS_CODE = [
             Server("whole", StreamableHttp("http://localhost/", uds="/run/mcp.sock")),
             Server("pipe", None, problem="there is no transport for named pipes"),
         ],
-        scope="user",
     ),
     File(
         "settings.json",
@@ -231,7 +228,6 @@ VS_CODE = [
             Server("gh", Stdio(["gh", "mcp"], env={"GH": "t0k3n"})),
             Server("two", StreamableHttp(AT), tools=ToolFilter(frozenset({"a", "b"}))),
         ],
-        scope="user",
     ),
     File(
         "x.code-profile.json",
@@ -292,7 +288,6 @@ EDITORS = [
             ),
             Server("off", Stdio(["x"]), enabled=False),
         ],
-        scope="user",
     ),
     File(
         "copied.json",
@@ -321,7 +316,6 @@ EDITORS = [
             Server("ext", None, warnings=(f"settings: {NOT_USED}",), problem=NOT_SUPPORTED["extension"]),
             Server("newer", None, warnings=(f"settings: {NOT_USED}",), problem="it has neither a command nor a URL"),
         ],
-        scope="user",
     ),
     File(
         ".zed/settings.json",
@@ -336,7 +330,7 @@ EDITORS = [
         ],
         scope="project",
     ),
-    File("zed/settings.json", """{"theme": "One Dark"}""", "zed", [], scope="user"),
+    File("zed/settings.json", """{"theme": "One Dark"}""", "zed", []),
     File(
         "cline_mcp_settings.json",
         """{"mcpServers": {
@@ -366,7 +360,6 @@ EDITORS = [
                            "a": {"command": "a", "cwd": "/srv/${env:PORT}", "remoteConfigured": true}}}""",
         "cline",
         [Server("sse", None, problem=NOT_SUPPORTED["sse"]), Server("a", Stdio(["a"], cwd="/srv/8931"))],
-        scope="user",
     ),
     File(
         ".roo/mcp.json",
@@ -395,7 +388,6 @@ EDITORS = [
                 warnings=(stays("env.K", "${env:TOKEN}", "LM Studio"),),
             ),
         ],
-        scope="user",
     ),
 ]
 
@@ -526,7 +518,6 @@ extensions:
                 title="Remote",
             ),
         ],
-        scope="user",
     ),
     File(
         "goose/config.yaml",
@@ -558,7 +549,6 @@ extensions:
             Server("code", None, warnings=(f"dependencies: {NOT_USED}",), problem=NOT_SUPPORTED["inlinepython"]),
             Server("socket", StreamableHttp("http://localhost/mcp", uds="/run/g.sock")),
         ],
-        scope="user",
     ),
     File(
         ".codex/config.toml",
@@ -686,7 +676,6 @@ extensions:
                 warnings=(stays("args[0]", "${TOKEN}", "OpenCode"),),
             )
         ],
-        scope="user",
     ),
 ]
 
@@ -741,7 +730,6 @@ LIBRARIES = [
                            "b": {"type": "stdio", "command": "b"}}}""",
         "inspector",
         [Server("a", StreamableHttp(AT), warnings=(f"protocolEra: {NOT_USED}",)), Server("b", Stdio(["b"]))],
-        scope="user",
     ),
     File(
         "elsewhere.json",
@@ -948,7 +936,7 @@ ANY = [
     File("mcp.json", "{}", "mcp-host", []),
     File("mcp.json", '{"mcpServers": null}', "mcp-host", []),
     File("new.json", '{"servers": {}, "inputs": []}', "vscode", []),
-    File("goose/config.yaml", "extensions:\n", "goose", [], scope="user"),
+    File("goose/config.yaml", "extensions:\n", "goose", []),
     File(
         ".mcp.json",
         '{"plugin": {"command": "${TOOLS}/a", "args": ["%TOKEN%"]}}',

@@ -111,7 +111,11 @@ def test_claude_code_keeps_servers_for_one_project_in_the_users_file(tmp_path: P
     assert read_servers(found).servers[0].source.project == Path(project)
 
 
-def test_whose_a_file_is_is_told_by_its_path(subtests: pytest.Subtests, tmp_path: Path) -> None:
+def test_a_file_is_the_users_or_the_administrators_only_where_this_machine_has_such_files(
+    subtests: pytest.Subtests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a path tells no more than its dialect: a project may have folders of any name."""
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     home = tmp_path / "home"
     rows: list[tuple[str, str | None, Scope | None]] = [
         ("home/.cursor/mcp.json", "cursor", "user"),
@@ -122,7 +126,12 @@ def test_whose_a_file_is_is_told_by_its_path(subtests: pytest.Subtests, tmp_path
         ("work/opencode.json", "opencode", "project"),
         ("home/.claude.json", "claude-code", "user"),
         ("work/.mcp.json", "claude-code", "project"),
-        ("etc/claude-code/managed-mcp.json", "claude-code", "managed"),
+        ("work/.claude.json", "claude-code", None),
+        ("work/.lmstudio/mcp.json", "lm-studio", None),
+        ("home/.config/zed/settings.json", "zed", "user"),
+        ("work/zed/settings.json", "zed", None),
+        ("/etc/claude-code/managed-mcp.json", "claude-code", "managed"),
+        ("work/etc/claude-code/managed-mcp.json", "claude-code", None),
         ("work/claude_desktop_config.json", "claude-desktop", None),
         ("work/mcp.json", None, None),
         ("work/settings.json", None, None),

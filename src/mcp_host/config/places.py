@@ -166,19 +166,25 @@ def _found(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, 
 
 
 def place_of(path: Path, home: Path | None = None) -> FoundFile:
-    """The file at *path*, with what the path tells: its dialect and whose it is. *home* is the user's folder."""
+    """The file at *path*, with what the path tells: its dialect and whose it is. *home* is the user's folder.
+
+    The name of a file and of its folders tells its dialect. It is the user's or the administrator's only if it is where this machine
+    has such files: a project may have folders of any name, and its servers are not started without consent.
+    """
     whole = path.absolute()
+    home = Path(os.path.expanduser("~")) if home is None else home
     own = user_file(home=home)
-    if whole == own.path.absolute():  # the end of a path proves nothing: a project may be called mcp-host
+    if whole == own.path.absolute():
         return FoundFile(path, own.dialect, own.scope)
     places = [place for place in PLACES if place.dialect != GENERIC and not place.of_project]
     ends = [place for place in places if whole.parts[-len(place.parts) :] == place.parts]
     if ends:
         longest = max(len(place.parts) for place in ends)
-        by_base = {place.base: place for place in ends if len(place.parts) == longest}
-        is_in_home = whole.parents[longest - 1] == Path(os.path.expanduser("~") if home is None else home)
-        place = by_base.get("home" if is_in_home else "project") or next(iter(by_base.values()))
-        return FoundFile(path, place.dialect, place.scope)
+        possible = [place for place in ends if len(place.parts) == longest]
+        folder, bases = whole.parents[longest - 1], _bases(home, sys.platform, os.environ, None)
+        scopes = [place.scope for place in possible if bases.get(place.base) == folder]
+        scopes += [place.scope for place in possible if place.base == "project"]
+        return FoundFile(path, possible[0].dialect, next(iter(scopes), None))
     dialects = {place.dialect for place in PLACES if place.parts[-1] == path.name}
     return FoundFile(path, dialects.pop() if len(dialects) == 1 else None, None)
 
