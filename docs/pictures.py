@@ -58,7 +58,7 @@ EXAMPLES: Mapping[str, Sequence[Step]] = {
 
 TOOL = "May your client call it? [y/s/v/N] "
 COMMANDS: Mapping[str, Sequence[Step]] = {
-    "chat --config mcp.json --approve-servers --model arithmetic": [
+    "chat --config mcp.json --approve-servers --model arithmetic --timeout 60": [
         Step(FIELD, "What is 12.5 * 4?\n"),
         Step(TOOL, "y\n"),
         Step(FIELD, "", "chat-servers"),

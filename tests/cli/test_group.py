@@ -41,6 +41,7 @@ PROGRAM = {
 DEAD = {"command": "/no/such"}
 IS_DOWN = "the server 'dead' is down: cannot start '/no/such': [Errno 2] No such file or directory: '/no/such'"
 AGREE = "--approve-servers"
+PATIENT = (AGREE, "--timeout", "60")  # for a conversation that begins with all servers, however busy the machine is
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +257,7 @@ def talk(sit: Sitting, screen: Screen) -> Callable[..., list[str]]:
                 await screen.asks(PROMPT, TOOL)
                 screen.press(keys)
 
-        assert sit(person, "chat", *WITH_MODEL, "--config", file, AGREE) == 0
+        assert sit(person, "chat", *WITH_MODEL, "--config", file, *PATIENT) == 0
         screen.rest()
         return screen.rows
 
@@ -321,7 +322,7 @@ def test_a_server_of_a_conversation_that_dies_is_seen_to_go_and_come_back(
         await screen.asks(PROMPT)
         screen.press(CTRL_D)
 
-    assert sit(person, "chat", *WITH_MODEL, "--yes", "--config", config({"desk": PROGRAM}), AGREE) == 0
+    assert sit(person, "chat", *WITH_MODEL, "--yes", "--config", config({"desk": PROGRAM}), *PATIENT) == 0
 
     failed = "the tool desk__die failed: its server is not available"
     assert conversation(provider.requests[-1])[-1] == ("user", [[failed]])

@@ -32,7 +32,7 @@ AskInput: TypeAlias = Callable[[Input], Awaitable[str | None]]
 
 NO_CONSENT = "there is no terminal to ask in; --approve-servers agrees to the servers of this file"
 WANTS_LOGIN = re.compile(r"https?://\S+(?= needs a login)")
-START_WAIT = 5.0  # seconds until a conversation begins with the servers that are ready by then
+START_WAIT = 5.0  # seconds until a conversation begins with the servers that are ready by then, without --timeout
 
 FAILURES: Mapping[ServerState, Callable[[str], Exception]] = {
     "connecting": ConnectTimeout,
@@ -81,7 +81,7 @@ async def opened(
         limits=limits_of(options),
         on_log=on_log if options.verbose else None,
         on_status=on_status,
-        wait=START_WAIT if is_conversation(options) else "all",
+        wait=(options.timeout or START_WAIT) if is_conversation(options) else "all",
     )
     wanted = list(group.status())
     if options.verb == "call":
