@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from pathlib import Path
 
 import httpx
 import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from mcp_host import Limits, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded, DiscoveryFailed, LoginFailed, MemoryTokens, OAuth
 from mcp_host.auth.login.limits import MAX_LOGINS
 from mcp_host.auth.oauth import MAX_KNOWN
@@ -17,6 +19,7 @@ from mcp_host.transports._http.backend import HttpxBackend
 from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.world import World, soon
 from tests.extent import on_both
+from tests.transports.http_peers import CALL, DONE_JSON, JSON, RecordedHandle, Wire, serving
 
 ORIGIN = "http://127.0.0.1:1002"
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -80,6 +83,36 @@ async def test_the_token_goes_to_the_url_that_wants_it_also_after_a_restart() ->
     [token] = world.server.tokens
     assert gateway.seen == [("/mcp", ""), ("/mcp/", ""), ("/mcp/", token), ("/mcp", ""), ("/mcp/", token)]
     assert world.logins == 1
+
+
+async def test_servers_of_one_url_at_two_unix_sockets_have_a_login_each(tmp_path: Path) -> None:
+    world = World()
+    challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}/mcp"'
+
+    async def script(wire: Wire) -> None:
+        while True:
+            if "authorization" in (await wire.hear()).headers:
+                await wire.reply(200, JSON, DONE_JSON)
+            else:
+                await wire.reply(401, {"www-authenticate": challenge})
+
+    auth, sent = world.oauth(), dict[str, list[str]]()
+    for socket in ("a.sock", "b.sock", "a.sock"):
+        transport = StreamableHttp(world.site.url, uds=tmp_path / socket, auth=auth)
+        async with serving(script, uds=tmp_path / socket) as peer, soon(), transport.open(Limits()) as channel:
+            await channel.request(CALL, {}, RecordedHandle())
+            await channel.request(CALL, {}, RecordedHandle())
+        (tmp_path / socket).unlink(missing_ok=True)
+        saved = await auth.saved(transport.identity)
+        assert saved is not None
+        assert saved.token is not None
+        own = f"Bearer {saved.token.access_token}"
+        assert {heard.headers.get("authorization", own) for heard in peer.heard} == {own}
+        sent.setdefault(own, []).append(socket)
+
+    assert [*sent.values()] == [["a.sock", "a.sock"], ["b.sock"]]
+    assert await auth.saved(world.site.url) is None
+    assert world.logins == 2
 
 
 async def test_a_server_that_wants_a_token_before_it_redirects_gets_one_for_both_requests() -> None:

@@ -123,6 +123,7 @@ def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, run: Run)
     logout = run("logout", site.url)
     after = run("whoami", site.url)
     again = run("logout", site.url)
+    elsewhere = run("whoami", site.url, "--uds", "/run/b.sock")
 
     lines = login.out.splitlines()
     assert (login.code, login.err) == (0, "")
@@ -144,6 +145,8 @@ def test_login_whoami_and_logout_tell_the_whole_story(site: Protected, run: Run)
     hint = f"mcp-host: there is no login for {site.url}: run mcp-host login {site.url}\n"
     assert (after.code, after.out, after.err) == (10, "", hint)
     assert (again.code, again.out) == (0, f"There was no login for {site.url}.\n")
+    at_socket = f"{site.url} at /run/b.sock: run mcp-host login {site.url} --uds /run/b.sock\n"
+    assert elsewhere.err == f"mcp-host: there is no login for {at_socket}"
 
 
 @pytest.mark.parametrize("way", [[], ["--paste"], ["--use-device-code"]], ids=["browser", "paste", "device"])

@@ -21,7 +21,7 @@ from mcp_host.auth.registration import Dynamic, Registration
 from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, token_challenge
 from mcp_host.auth.requests.discovery import NO_ALIASES
 from mcp_host.auth.requests.steps import Step
-from mcp_host.auth.requests.urls import canonical, shown
+from mcp_host.auth.requests.urls import at_socket_of, canonical, shown, url_of
 from mcp_host.auth.server import Server
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.storage.pending import take_login
@@ -168,8 +168,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         """Send *request* with a token, if there is one; get another if the server wants that."""
         method, url = request.method, str(request.url)
-        server = self._server(request.extensions.get(REQUESTED_URL, url))
-        identifier = canonical(url)
+        requested = request.extensions.get(REQUESTED_URL, url)
+        server, identifier = self._server(requested), canonical(at_socket_of(requested, url))
         authorization = await server.load(identifier)
         token = None if authorization is None else await authorization.token()
         renewals = 0
@@ -252,6 +252,8 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
 
         The old token stays until there is a new one. Requests may then ask again for scopes that were denied.
 
+        For a server behind a unix socket, *url* is the `identity` of its `StreamableHttp`, also for `saved` and `logout`.
+
         Returns what is kept then. None if there are no metadata: such a server may still ask when you connect.
 
         Raises:
@@ -287,7 +289,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
         """The authorization of *place*, which *server* has named."""
         authorization = self._authorizations.get(place)
         if authorization is None:
-            http = self._settings.http(server.url)
+            http = self._settings.http(url_of(server.url))
             authorization = Authorization(self._settings, place, http, server.steps, self._login_limits)
             _keep(self._authorizations, place, authorization)
         return authorization

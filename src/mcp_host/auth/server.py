@@ -15,7 +15,7 @@ from mcp_host.auth.requests.challenges import NO_CHALLENGE, Challenge
 from mcp_host.auth.requests.discovery import discover
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
 from mcp_host.auth.requests.steps import Steps
-from mcp_host.auth.requests.urls import covers, is_shared, shown
+from mcp_host.auth.requests.urls import covers, is_shared, shown, url_of
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.shared_work import SharedWork
 from mcp_host.auth.storage.entry import Entry
@@ -28,7 +28,7 @@ AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
 
 
 class Server:
-    """The MCP server at *url*, and the authorization that it wants. It may redirect, within its origin."""
+    """The MCP server at *url*, which may name a unix socket, and the authorization that it wants. It may redirect, within its origin."""
 
     def __init__(self, settings: Settings, url: str, authorization_of: AuthorizationOf) -> None:
         self.url = url
@@ -73,7 +73,7 @@ class Server:
     def authorization_at(self, url: str) -> Authorization | None:
         """The authorization for a request to *url*. A server that has a token may redirect it within its resource."""
         wanted = self.authorization
-        if wanted is None or self._at == url or (self._at == self.url and covers(wanted.place.resource, url)):
+        if wanted is None or self._at == url or (self._at == self.url and covers(wanted.place.resource, url_of(url))):
             return wanted
         return None
 
@@ -163,8 +163,8 @@ class Server:
     async def _discover(self, url: str, challenge: Challenge) -> tuple[Resource, AuthorizationServer]:
         settings = self._settings
         return await discover(
-            settings.http(url),
-            url,
+            settings.http(url_of(url)),
+            url_of(url),
             challenge,
             self.steps,
             issuer=self._issuer,

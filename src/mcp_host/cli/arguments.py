@@ -497,6 +497,7 @@ def _parser(verb: str) -> Parser:
     if command.server:
         _add_output_options(parser, json=verb != "chat")
         parser.add_argument("--shared-resource", action="append", default=[], metavar="URL", help=SHARED_HELP)
+        parser.add_argument("--uds", type=Path, metavar="PATH", help=UDS_HELP)
     if command.server and verb not in ("logout", "whoami"):
         _add_server_options(parser, program=command.program, config=verb in TAKE_CONFIG)
     if verb in TAKE_MODEL:
@@ -536,7 +537,6 @@ def _add_server_options(parser: Parser, *, program: bool, config: bool) -> None:
     trusted.add_argument("--no-verify", action="store_const", dest="verify", const=False, help=NO_VERIFY_HELP)
     add("--cert", type=Path, metavar="FILE", help=CERT_HELP)
     add("--key", type=Path, metavar="FILE", help="the key of --cert, in PEM format")
-    add("--uds", type=Path, metavar="PATH", help=UDS_HELP)
     if program:
         add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME[=VALUE]", help=ENV_HELP)
         add("--no-login", action="store_true", help="use a stored login only; by default you are asked to log in")

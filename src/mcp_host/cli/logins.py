@@ -30,9 +30,10 @@ async def run(options: Options) -> Report:
     assert options.url is not None, "the arguments see to it"
     url = options.url
     try:
-        StreamableHttp(url)  # it checks the URL, which is not connected to by all three
+        transport = StreamableHttp(url, uds=options.uds)  # it checks the URL, which is not connected to by all three
     except ValueError as exc:
         raise UsageError(str(exc)) from exc
+    url = url if options.uds is None else transport.identity
     auth = authorization(options)
     match options.verb:
         case "login":
@@ -40,14 +41,14 @@ async def run(options: Options) -> Report:
         case "whoami":
             saved = await auth.saved(url)
             if saved is None or saved.token is None:
-                raise LoginFailed(f"there is no login for {shown(url)}: run {NAME} login {shown(url)}")
+                raise LoginFailed(f"there is no login for {shown(url)}: run {_command('login', options)}")
             return _about(url, saved)
         case _:
             return await _log_out(auth, url, options)
 
 
 async def _log_in(auth: OAuth, url: str, options: Options) -> Report:
-    heading = f"Already logged in. To log in anew, run {NAME} logout {shown(url)} first."
+    heading = f"Already logged in. To log in anew, run {_command('logout', options)} first."
 
     @asynccontextmanager
     async def asking() -> AsyncIterator[None]:
@@ -73,6 +74,12 @@ async def _log_in(auth: OAuth, url: str, options: Options) -> Report:
         text = f"{shown(url)} wants no login."
         return Report({"server": shown(url), "login": False}, lambda printer: printer.line(text))
     return _about(url, saved, heading)
+
+
+def _command(verb: str, options: Options) -> str:
+    """The command for the same server."""
+    at_socket = "" if options.uds is None else f" --uds {options.uds}"
+    return f"{NAME} {verb} {shown(options.url or '')}{at_socket}"
 
 
 def _lacks(saved: Saved, options: Options) -> bool:

@@ -10,6 +10,7 @@ from mcp_host.terminal.browser import host_of, is_web_url
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MAX_URL = 4096  # characters of an endpoint, or of a page for a person
+AT_SOCKET = " at "  # as in `StreamableHttp.identity`; no URL has a blank
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -31,9 +32,25 @@ def origin_of(url: str) -> str:
 
 
 def canonical(url: str) -> str:
-    """The resource identifier of the server at *url*: without query and fragment, and without a path that is only a slash."""
+    """The resource identifier of the server at *url*: without query and fragment, and without a path that is only a slash.
+
+    A unix socket stays: see `url_of`.
+    """
+    url, at, socket = url.partition(AT_SOCKET)
     scheme, netloc, path, *_ = urlsplit(url)
-    return urlunsplit((scheme.lower(), netloc.rpartition("@")[2].lower(), "" if path == "/" else path, "", ""))
+    path = "" if path == "/" else path
+    return urlunsplit((scheme.lower(), netloc.rpartition("@")[2].lower(), path, "", "")) + at + socket
+
+
+def url_of(server: str) -> str:
+    """The URL in the name of a *server*: ``http://localhost/mcp at /run/a.sock`` is one behind that unix socket."""
+    return server.partition(AT_SOCKET)[0]
+
+
+def at_socket_of(server: str, url: str) -> str:
+    """*url* behind the unix socket of *server*, if it has one."""
+    _, at, socket = server.partition(AT_SOCKET)
+    return url + at + socket
 
 
 def covers(identifier: str, url: str) -> bool:

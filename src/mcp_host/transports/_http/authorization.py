@@ -19,7 +19,7 @@ from mcp_host.transports._http.secret import Secret
 
 REFUSED = frozenset({401, 403})
 REQUESTED_URL = "requested_url"
-"""The extension of a request that follows a redirect: the URL that was requested first."""
+"""The extension of a request that follows a redirect, or goes to a unix socket: the name of the server, as for `ReadyAuth`."""
 ENDS_SESSION = "DELETE"  # while a client closes: no person is asked to log in for it
 
 Authorizing: TypeAlias = Callable[[], AbstractContextManager[object]]
@@ -51,20 +51,22 @@ class Auth(Protocol):
 class ReadyAuth(Protocol):
     """An Auth that has the headers of most requests at hand: then no flow is made, which would cost far more than they do.
 
+    Its servers have names: the URL, or ``<url> at <unix socket>``.
+
     It says itself when it asks a person (`concurrency.asking.asking_person`). Its flow yields only the request that
     it got, and looks only at the status and the headers of responses. A redirect is followed by another request, with
     `REQUESTED_URL`.
     """
 
-    def ready(self, method: str, url: str, /) -> Mapping[str, str] | None:
+    def ready(self, method: str, server: str, /) -> Mapping[str, str] | None:
         """The headers that the flow would add to its first request, and None if it would wait for them.
 
         If such a request is refused (401, 403), a flow gets that response to its first request.
         """
         ...
 
-    def authorized_by(self, url: str, /) -> AuthorizedBy:
-        """What requests to *url* are authorized by now."""
+    def authorized_by(self, server: str, /) -> AuthorizedBy:
+        """What requests to *server* are authorized by now."""
         ...
 
     def async_auth_flow(self, request: Any, /) -> AsyncGenerator[Any, Any]: ...
@@ -117,17 +119,18 @@ async def send_authorized(
     headers: Mapping[str, str],
     send: Callable[[Mapping[str, str]], Awaitable[HttpResponse]],
     authorizing: Authorizing,
-    requested_url: str,
+    server: str,
+    *,
+    is_redirected: bool,
 ) -> HttpResponse:
-    """Send a request with *headers* and those of *auth*, by *send*. *url* may be one that *requested_url* redirects to."""
-    is_redirected = url != requested_url
-    ready = None if is_redirected else auth.ready(method, url)
+    """Send a request to *url*, which *server* may have redirected to, with *headers* and those of *auth*, by *send*."""
+    ready = None if is_redirected else auth.ready(method, server)
     response = None
     if ready is not None:
         response = await send({**headers, **ready})
         if response.status not in REFUSED or method == ENDS_SESSION:
             return response
-    request = httpx.Request(method, url, extensions={REQUESTED_URL: requested_url} if is_redirected else None)
+    request = httpx.Request(method, url, extensions={REQUESTED_URL: server} if server != url else None)
     own = set(request.headers)  # such as Host
     try:
         async with aclosing(auth.async_auth_flow(request)) as flow:

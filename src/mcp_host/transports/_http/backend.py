@@ -157,7 +157,9 @@ class HttpBackend(ABC):
     not_retried: tuple[type[Exception], ...] = (TimeoutError,)
     """Causes of a `ConnectFailed` after which trying again is pointless: a timeout has taken long enough."""
 
-    def __init__(self, url: httpx.URL, headers: Headers, name: str, auth: ReadyAuth | None = None) -> None:
+    def __init__(
+        self, url: httpx.URL, headers: Headers, name: str, auth: ReadyAuth | None = None, uds: str | None = None
+    ) -> None:
         self.name = name
         self.tasks: TaskGroup | None = None
         """Where the unread rest of responses is drained. None: it is closed instead."""
@@ -165,6 +167,7 @@ class HttpBackend(ABC):
         """Seconds for that."""
         self._url = url.copy_with(userinfo=b"")  # httpx would log it with the URL, at INFO
         self._text = str(self._url)
+        self._server = self._text if uds is None else f"{self._text} at {uds}"
         self._headers = headers
         self._auth = auth
         self.on_sent: OnSent | None = None
@@ -204,7 +207,9 @@ class HttpBackend(ABC):
             else:
                 send = partial(self._send_as, self._auth, check_login, method, url, content, repeatable, authorizing)
                 owning = partial(self._owning, authorizing)
-                response = await send_authorized(self._auth, method, text, sent, send, owning, self._text)
+                response = await send_authorized(
+                    self._auth, method, text, sent, send, owning, self._server, is_redirected=text != self._text
+                )
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
@@ -225,7 +230,7 @@ class HttpBackend(ABC):
         headers: Headers,
     ) -> HttpResponse:
         """Send a request with the *headers* of *auth*. Nothing of another login goes with a token."""
-        by = auth.authorized_by(self._text)
+        by = auth.authorized_by(self._server)
         if by.token is not None:
             check_login(by.login)
             if self._login not in (None, by.login):
@@ -235,7 +240,7 @@ class HttpBackend(ABC):
 
     def authorized_by(self) -> AuthorizedBy | None:
         """What requests are authorized by. None without an Auth that tells."""
-        return None if self._auth is None else self._auth.authorized_by(self._text)
+        return None if self._auth is None else self._auth.authorized_by(self._server)
 
     def sends_credential(self, headers: Headers) -> bool:
         """Whether a request with *headers* has an Auth, or a header or URL that may hold a credential."""
@@ -519,7 +524,7 @@ class PoolBackend(HttpBackend):
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
         given = {name.lower() for name in headers}
         defaults = {name: value for name, value in defaults.items() if name not in given}
-        super().__init__(url, {**defaults, **headers}, name, auth)
+        super().__init__(url, {**defaults, **headers}, name, auth, uds)
         self._check = lru_cache(MAX_CHECKED)(checked)
         self._keeps_cookies = "cookie" not in given
         self._cookies: httpx.Cookies | None = None
