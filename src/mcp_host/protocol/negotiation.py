@@ -16,9 +16,11 @@ from mcp_host.errors import (
     Unauthorized,
     quoted,
 )
-from mcp_host.protocol.eras import ELICITATION_FORM, Legacy
+from mcp_host.protocol.eras import ELICITATION_FORM, Era, Legacy
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     UNSUPPORTED_PROTOCOL_VERSION,
     Params,
@@ -41,6 +43,12 @@ MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, 
 PASSING_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 """HTTP statuses that tell nothing about a server: of a limit of requests, or of a gateway that cannot reach it."""
 
+OTHER_ERA_STATUSES = frozenset({400, 404, 422})
+"""HTTP statuses by which servers refuse requests of the other era: they miss a session, or have one."""
+
+MODERN_REFUSALS = frozenset({HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY})
+"""Error codes with such a status in the modern era: they are about the request."""
+
 CAPABILITY_REJECTED_STATUSES = frozenset({400, 422, 500})  # how strict servers answer an unknown field over HTTP
 RETRY_SHARE = 1 / 3  # of `connect_timeout`, added after silence: a server that is only slow has used all of it by then
 
@@ -54,8 +62,8 @@ class EraCache:
     Pass one to several clients to share what they learn. `export` returns a plain dict that
     you can save as JSON and pass to the next `EraCache`. Servers are identified by the name that
     you gave them, or else by URL (without user, password and query) or by a digest of the command line; no secret is kept. A wrong
-    entry is replaced: while connecting, or after a timeout by the next connection
-    (2026-07-28, basic/versioning).
+    entry is replaced: while connecting, when a server over HTTP speaks another era than before, or after a timeout by
+    the next connection (2026-07-28, basic/versioning).
 
     Raises:
         ValueError: *known* is not what `export` returns.
@@ -180,6 +188,32 @@ def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> 
         case Success():
             return UseLegacy("a result that does not fit server/discover")
     return UseLegacy(str(reply))
+
+
+def may_be_of_other_era(refusal: McpError, era: Era) -> bool:
+    """Whether a server may refuse a request of *era* so because another server, without that era, has taken its place.
+
+    Only its answer to `server/discover` tells.
+    """
+    match refusal:
+        case NoCommonVersion():
+            return True
+        case Unauthorized():
+            return False
+        case ServerError(code=code) if code == UNSUPPORTED_PROTOCOL_VERSION:
+            return True
+        case ServerError(code=code) if code in MODERN_ERRORS:
+            return isinstance(era, Legacy)
+        case HttpStatusError(status=status, code=code):
+            return status in OTHER_ERA_STATUSES and (isinstance(era, Legacy) or code not in MODERN_REFUSALS)
+    return False
+
+
+def is_era(choice: EraChoice, era: Era) -> bool:
+    """Whether *choice* is *era*, in this version if it is modern."""
+    if isinstance(choice, UseLegacy):
+        return isinstance(era, Legacy)
+    return choice.version == era.version
 
 
 def accept_version(version: object, allowed_versions: AllowedVersions) -> Legacy:

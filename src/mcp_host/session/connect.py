@@ -283,6 +283,21 @@ class Connector:
             self._initialized = exc
         self._changed.set()
 
+    async def probe_again(self, timeouts: CallTimeouts) -> EraChoice | None:
+        """Probe a server that was connected. None if its answer decides nothing."""
+        try:
+            version = self._modern(self._versions.modern[0])
+            reply: Success | ServerError = await self._dispatcher.request_by_itself(DISCOVER, {}, version, timeouts)
+        except ServerError as exc:
+            reply = exc
+        except Exception:  # of middleware, too: the refusal that led to this is raised
+            return None
+        try:
+            choice = choose_era(reply, self._versions)
+        except McpError:
+            return None
+        return None if isinstance(choice, UseLegacy) and choice.failure is not None else choice
+
     # Discovery
 
     def _known_session(self) -> Session | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from weakref import ReferenceType
@@ -18,6 +18,7 @@ from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,
     HeaderMismatch,
+    McpError,
     NotAdvertised,
     RequestTimeout,
     ServerError,
@@ -26,7 +27,15 @@ from mcp_host.errors import (
 from mcp_host.handlers import HandlerScope, current_handler
 from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
-from mcp_host.protocol.negotiation import Attempt, ConnectionBroke, WrongEra, as_connect_failure
+from mcp_host.protocol.negotiation import (
+    Attempt,
+    ConnectionBroke,
+    UseLegacy,
+    WrongEra,
+    as_connect_failure,
+    is_era,
+    may_be_of_other_era,
+)
 from mcp_host.session.call import Call, CallTimeouts, OnEvent
 from mcp_host.session.connect import Connector
 from mcp_host.session.dispatcher import Dispatcher
@@ -57,6 +66,7 @@ class Connection:
         self.useful = False
         """Whether any request of the application has had a result."""
         self._connected = False
+        self._speaks_other_era = False
         self._listening = CancelScope()
         self._on_lost = on_lost
         self._state = state
@@ -146,9 +156,9 @@ class Connection:
 
     @property
     def restarts(self) -> bool:
-        """Whether it is to be replaced when it has ended: by choice, or because its revision says so."""
+        """Whether it is to be replaced when it has ended: by choice, because its revision says so, or by another era."""
         chosen = self._state.transport.restart
-        return self._state.lazy or (self.session.era.restarts if chosen is None else chosen)
+        return self._state.lazy or self._speaks_other_era or (self.session.era.restarts if chosen is None else chosen)
 
     def _advise(self, reason: ConnectionClosed) -> ConnectionClosed:
         """*reason*, with how to start the server again if nothing else does and the application has not decided so."""
@@ -193,12 +203,8 @@ class Connection:
         changes = cache.changes
         try:
             reply = await self._send(session, call, call.params)
-        except SessionLost as lost:
-            self._begin_renewal(session)
-            await self._wait_for_renewal(call)
-            if lost.may_have_run or call.epoch is not None:
-                raise
-            session = self.dispatcher.require()
+        except (ServerError, SessionLost) as failure:
+            session = await self._session_after(failure, session, call)
             reply = await self._send(session, call, call.params)
         outcome = session.era.read(call.method, reply.result)
         if isinstance(outcome, InputRequired):
@@ -213,6 +219,25 @@ class Connection:
         if self.dispatcher.has_logins:
             self.dispatcher.notice_login()
         return self._state.cache.find(call.method, call.params, call.headers, caller=call.caller)
+
+    async def _session_after(self, failure: ServerError | SessionLost, session: Session, call: Call) -> Session:
+        """The session to make *call* in again, which had this *failure* in *session*.
+
+        Raises:
+            ServerError, SessionLost: *failure* itself: it cannot be made again.
+            ConnectionClosed: The server speaks another era now.
+        """
+        if isinstance(failure, ServerError):
+            if self._may_be_of_other_era(session, failure):
+                with suppress(McpError), call.timeouts.bound(call.method, idle=True):  # the failure says more
+                    await self._check_era(session, failure)
+                self.dispatcher.require()
+            raise failure
+        self._begin_renewal(session)
+        await self._wait_for_renewal(call)
+        if failure.may_have_run or call.epoch is not None:
+            raise failure
+        return self.dispatcher.require()
 
     async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
         """Repeat the request of *reply* with the input that the server requires, until there is a result."""
@@ -291,7 +316,10 @@ class Connection:
         from mcp_host.session.keepalive import KeepAlive  # few clients need it
 
         if "ping" not in self.session.era.removed:
-            self.dispatcher.spawn(KeepAlive(self.dispatcher, self._state, interval, self._renew_after, self._lose).run)
+            keep_alive = KeepAlive(
+                self.dispatcher, self._state, interval, self._renew_after, self._check_era, self._lose
+            )
+            self.dispatcher.spawn(keep_alive.run)
 
     async def _renew_after(self, session: Session) -> None:
         """Begin a session in place of *session*, unless one has been begun, and wait for it."""
@@ -316,12 +344,50 @@ class Connection:
         # Calls of the last session may never end, so nothing here waits for them.
         timeouts = CallTimeouts.connecting(self._state.limits, self.dispatcher.now, self._state.limits.connect_timeout)
         with HandlerScope(), timeouts.scope() as scope:
-            session = await self._connector.initialize(epoch, timeouts)
+            try:
+                session = await self._connector.initialize(epoch, timeouts)
+            except McpError as refusal:
+                if self._may_be_of_other_era(self.session, refusal) and await self._ends_for_era(timeouts):
+                    return
+                raise
             self.dispatcher.begin(session)  # first, so that what the server sends next belongs to this session
             await self._connector.notify_initialized(session)
             await self._restore(timeouts)
         if scope.cancelled_caught:
             raise ConnectTimeout(f"{self._state.name} did not take up a new session in time")
+
+    # A server that speaks another era now
+
+    def _may_be_of_other_era(self, session: Session, refusal: McpError) -> bool:
+        may_change = self._state.allowed_versions.both_eras and self.dispatcher.stream_per_request
+        return may_change and may_be_of_other_era(refusal, session.era)
+
+    async def _check_era(self, session: Session, refusal: ServerError) -> None:
+        """End the connection if *refusal* of a request in *session* means that the server speaks another era now."""
+        if not self._may_be_of_other_era(session, refusal):
+            return
+        self._state.check_not_awaited()
+        self.dispatcher.require()
+        self._context.copy().run(self._renewal.begin, self._probe_again)
+        await self._renewal.wait()
+
+    async def _probe_again(self) -> None:
+        limits = self._state.limits
+        timeouts = CallTimeouts.connecting(limits, self.dispatcher.now, limits.connect_timeout)
+        with HandlerScope(), timeouts.scope():
+            await self._ends_for_era(timeouts)
+
+    async def _ends_for_era(self, timeouts: CallTimeouts) -> bool:
+        """Probe the server. If it speaks another era, the connection ends, to be replaced by one in that era."""
+        era = self.session.era
+        choice = await self._connector.probe_again(timeouts)
+        if choice is None or is_era(choice, era):
+            return False
+        self._state.cache.drop()
+        self._state.remember_era("legacy" if isinstance(choice, UseLegacy) else "modern")
+        self._speaks_other_era = True
+        self._lose(ConnectionClosed(f"{self._state.name} no longer speaks revision {era.version}"))
+        return True
 
     async def _restore(self, timeouts: CallTimeouts) -> None:
         """Subscribe again and set the log level. The server asks for the roots by itself."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from anyio import sleep
@@ -48,6 +49,8 @@ class KeepAlive:
     state: ClientState
     interval: float
     renew: Callable[[Session], Awaitable[None]]
+    check_era: Callable[[Session, ServerError], Awaitable[None]]
+    """Ends the connection, if a refusal means that the server speaks another era now."""
     lose: Callable[[ConnectionClosed], None]
 
     async def run(self) -> None:
@@ -92,6 +95,8 @@ class KeepAlive:
             return exc
         except ServerError as exc:
             logger.debug("%s: a ping was answered with an error: %s", self.state.name, exc)  # so it is alive
+            with suppress(Exception):  # of a new session that has begun meanwhile
+                await self.check_era(session, exc)
         except (ConnectionClosed, McpTimeout, ProtocolError) as exc:
             logger.debug("%s: a ping failed: %s", self.state.name, exc)  # the connection has ended; over HTTP, one POST
         except McpError as exc:  # of an Auth
