@@ -207,12 +207,15 @@ async def test_what_is_no_json_object_has_a_problem(ask: Ask, subtests: pytest.S
             assert (answer.json, answer.problem) == (None, problem)
 
 
-async def test_json_of_another_type_or_that_is_compressed_unasked_is_read(subtests: pytest.Subtests) -> None:
+async def test_json_of_another_type_or_with_a_mark_or_that_is_compressed_unasked_is_read(
+    subtests: pytest.Subtests,
+) -> None:
     """Files without a suffix, as metadata are, often have no better type."""
     scripts = {
         "another type": says(content_type="application/octet-stream"),
         "compressed": says(body=gzip.compress(METADATA), content_encoding="gzip"),
         "not compressed": says(content_encoding="UTF-8"),
+        "a byte order mark": says(body=b"\xef\xbb\xbf" + METADATA),
     }
     for name, script in scripts.items():
         with subtests.test(name):

@@ -65,10 +65,10 @@ def test_scopes_are_those_of_the_answer_or_else_those_that_were_asked_for() -> N
     assert {scope: read(asked, scope=scope).scopes for scope in expected} == expected
 
 
-def test_a_member_that_is_null_is_absent() -> None:
+def test_a_member_that_is_null_is_absent_and_so_is_an_error_without_a_code() -> None:
     nulls = dict.fromkeys(("error", "error_description", "token_type", "expires_in", "refresh_token", "scope"))
 
-    assert read(["x"], **nulls) == Token("a", None, None, ("x",))
+    assert read(["x"], **nulls) == read(["x"], error="") == Token("a", None, None, ("x",))
 
 
 def test_the_case_of_a_token_type_does_not_matter() -> None:

@@ -179,7 +179,7 @@ def read_token(answer: Answer, scopes: Sequence[str], *, bound: bool = False) ->
     """
     document = answer.json
     code = answer.code
-    has_error = document is not None and document.get("error") is not None
+    has_error = document is not None and document.get("error") not in (None, "")
     if document is None or not 200 <= answer.status < 300 or has_error:
         refused = (has_error or 400 <= answer.status < 500) and not answer.is_busy and code not in BUSY_CODES
         problem = f"{answer.problem} with an error" if has_error and answer.status == 200 else answer.problem

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -277,7 +278,8 @@ async def _read(response: HttpResponse, sent: float) -> Answer:
 
 def _json_object(body: bytes) -> JSONObject | None:
     try:
-        value = from_json(body, allow_inf_nan=False)
+        # A parser may ignore a byte order mark (RFC 8259, section 8.1).
+        value = from_json(body.removeprefix(BOM_UTF8), allow_inf_nan=False)
     except ValueError:
         return None
     return SecretValues(value) if isinstance(value, dict) else None
