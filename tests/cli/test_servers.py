@@ -184,6 +184,7 @@ ERRORS: list[tuple[list[str], str]] = [
     ([], "the following arguments are required: COMMAND (see mcp-host servers --help)"),
     (["frob"], "argument COMMAND: invalid choice: 'frob'"),
     (["list", "--", "a"], "only add takes a command after --"),
+    (["list", "--all", "--config", "mcp.json"], "--all and --config contradict each other: use one of them"),
     (["list", "--config", "none.json"], "none.json: there is no such file"),
     (["add", "a"], "there is no server: give its URL, or the command that starts it after --"),
     (["add", "a", "--"], "there is no command after --"),

@@ -91,6 +91,8 @@ def run(argv: Sequence[str], printer: Printer) -> ExitCode:
 
 def _list(options: Options, printer: Printer) -> ExitCode:
     """Show the servers of the user's file, or of all."""
+    if options.all and options.config is not None:
+        raise UsageError("--all and --config contradict each other: use one of them")
     files = list(_read(_everywhere() if options.all else [options.file], skip=options.all or options.config is None))
     if options.json:
         print_json({"servers": [_as_json(entry) for file in files for entry in file.servers]})

@@ -16,6 +16,7 @@ Path: TypeAlias = Sequence[str | int]
 INDENT = "  "  # where the text has no lines with an indent
 
 _ENDS = {"{": "}", "[": "]"}
+_WHITE = " \t\r\n"  # comments may end with other spaces
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BLANKS = re.compile(r"[ \t]*")
@@ -126,7 +127,7 @@ class _Text:
         """The text with a further member, the last one, in the object or list from *start* to *close*."""
         text = self.text
         last = members[-1] if members else None
-        tail = len(text[:close].rstrip())  # after the last member, its comma and the comments after it
+        tail = len(text[:close].rstrip(_WHITE))  # after the last member, its comma and the comments after it
         around = text[start:close] if last is None else text[start : members[0].start] + text[last.end : close]
         is_blank = last is None and not text[start + 1 : close].strip()
         if "\n" not in around and not is_blank:
@@ -163,11 +164,11 @@ class _Text:
         """What goes with a member, from where to where, and what is kept in its place: comments before its comma."""
         text = self.text
         end = member.end if member.comma is None else member.comma + 1
-        between = text[member.end : end].rstrip(",")
+        between = text[member.end : end].removesuffix(",")
         kept = between if between.strip() else ""
         after = _end(_BLANKS, text, end)
         line_ends = text[after] in "\r\n"
-        before = len(text[: member.start].rstrip())
+        before = len(text[: member.start].rstrip(_WHITE))
         if kept:
             return member.start, end, kept
         # A comment up to the end of its line must keep that.
