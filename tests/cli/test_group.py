@@ -164,10 +164,21 @@ def test_a_server_that_cannot_be_inspected_costs_the_others_nothing(
 
 
 def test_what_the_file_says_in_vain_is_a_warning(urls: dict[str, dict[str, str]], config: Config, run: Run) -> None:
-    done = run("call", "--config", config({"shop": {**urls["shop"], "mood": "good"}}), AGREE, "shop__add", "a=1", "b=2")
+    file = config({name: {**server, "mood": "good"} for name, server in urls.items()})
 
-    assert (done.code, done.out) == (0, "3\n")
-    assert done.err.startswith("mcp-host: warning: shop: mood: ")
+    call = run("call", "--config", file, AGREE, "shop__add", "a=1", "b=2")
+    tools = run("tools", "--config", file, AGREE)
+
+    assert (call.code, call.out) == (0, "3\n")
+    assert re.findall("warning: (.*?: mood):", call.err) == ["shop: mood"]
+    assert re.findall("warning: (.*?: mood):", tools.err) == ["shop: mood", "all: mood"]
+
+
+def test_a_name_that_could_control_a_terminal_is_escaped(urls: dict[str, object], config: Config, run: Run) -> None:
+    done = run("inspect", "--config", config({**urls, "a\x1b[2J": DEAD}), AGREE)
+
+    assert (done.code, done.err) == (0, "")
+    assert "\n\na\\x1b[2J\n    state         disabled\n" in done.out
 
 
 OTHER_STATES: list[tuple[ServerState, str | None, ExitCode, str]] = [

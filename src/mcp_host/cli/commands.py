@@ -288,7 +288,9 @@ async def _inspect_all(group: ClientGroup, options: Options) -> Report:
     async def inspect(status: ServerStatus) -> None:
         try:
             if status.state == "ready":
-                reports[status.name] = await _inspect(group.clients[status.name], options, heading=status.name)
+                reports[status.name] = await _inspect(
+                    group.clients[status.name], options, heading=excerpt(status.name, NAME_SHOWN)
+                )
                 return
         except McpError as exc:
             status = replace(status, error=str(exc))
@@ -311,7 +313,7 @@ async def _inspect_all(group: ClientGroup, options: Options) -> Report:
 
 def _not_inspected(status: ServerStatus) -> Report:
     def show(printer: Printer) -> None:
-        printer.line(status.name, "bold")
+        printer.line(excerpt(status.name, NAME_SHOWN), "bold")
         printer.field("state", status.state.replace("_", " "))
         if status.error is not None:
             printer.field("error", status.error)

@@ -100,7 +100,10 @@ async def opened(
             yield group
         finally:
             for warning in group.warnings:
-                print_error(f"warning: {warning}")
+                if options.verb != "call" or warning.startswith(
+                    f"{wanted[0]}: "
+                ):  # what is said of the others does not matter
+                    print_error(f"warning: {warning}")
 
 
 def is_conversation(options: Options) -> bool:
