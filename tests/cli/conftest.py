@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
+from mcp_host.cli.inputs import KeyringAnswers
 from tests.cli.bounded import main
 from tests.cli.models import Provider
 from tests.cli.terminals import Sitting
@@ -28,6 +29,12 @@ class Run(Protocol):
     """`run("tools", url)` runs the command without a terminal. Its stdin has the *prompt*."""
 
     def __call__(self, *argv: str, prompt: str = ...) -> Done: ...  # pragma: no cover
+
+
+@pytest.fixture(autouse=True)
+def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are not kept in the keyring of whoever runs the tests."""
+    monkeypatch.setattr(KeyringAnswers, "of_person", lambda: None)
 
 
 @pytest.fixture

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from mcp_host.auth import MemoryTokens
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.group import _check_ready
+from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.output import ExitCode, UsageError
 from mcp_host.cli.transcript import about
 from mcp_host.group import ServerState, ServerStatus
@@ -225,8 +227,9 @@ def test_options_of_one_server_are_not_for_those_of_a_file(subtests: pytest.Subt
 
 
 def test_a_person_agrees_to_a_server_once_and_types_what_it_needs_unseen(
-    config: Config, sit: Sitting, screen: Screen
+    config: Config, sit: Sitting, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without a keyring each time, and with one never again."""
     program = {**PROGRAM, "args": [str(everything.__file__)], "env": {"PYTHONPATH": str(ROOT), "KEY": "${input:key}"}}
     wanted = {"type": "promptString", "id": "key", "description": "The key of the desk", "password": True}
     file = config({"desk": program}, inputs=[wanted])
@@ -245,7 +248,14 @@ def test_a_person_agrees_to_a_server_once_and_types_what_it_needs_unseen(
         screen.press("hunter3\n")
         await screen.shows("\r\n    hunter3\r\n")
 
+    async def kept() -> None:
+        assert PROMPT not in await screen.shows("    hunter3\r\n")
+
     for each in (person, again):
+        assert sit(each, "call", "--config", file, "desk__environment", "name=KEY") == 0
+    keyring = KeyringAnswers(MemoryTokens())
+    monkeypatch.setattr(KeyringAnswers, "of_person", lambda: keyring)
+    for each in (again, kept):
         assert sit(each, "call", "--config", file, "desk__environment", "name=KEY") == 0
 
 

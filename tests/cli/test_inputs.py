@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mcp_host.auth import MemoryTokens
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.config import Input
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
+OF_PERSON = KeyringAnswers.of_person  # the tests of the command have none
 FILE = Path("/home/ada/mcp.json")
 WORD = Input(path=FILE, id="team", description="Your\x1b team", default="blue")
 KEY = Input(path=FILE, id="key", password=True, default="hunter1")
@@ -65,7 +67,13 @@ async def test_without_a_terminal_there_is_no_answer(monkeypatch: pytest.MonkeyP
     assert await ask_for_input(WORD) is None
 
 
-def test_the_keyring_is_used_if_its_library_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(KeyringAnswers.of_person(), KeyringAnswers)
+async def test_the_keyring_is_used_if_its_library_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyring = MemoryTokens()
+    monkeypatch.setattr("mcp_host.auth.KeyringTokens", lambda _: keyring)
+    found = OF_PERSON()
+
+    assert found is not None
+    assert await found.swap("key", None, "answer")
+    assert (await found.load("key"), await keyring.load("key")) == ("answer", "answer")
     monkeypatch.setitem(sys.modules, "keyring", None)
-    assert KeyringAnswers.of_person() is None
+    assert OF_PERSON() is None

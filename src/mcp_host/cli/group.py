@@ -12,7 +12,7 @@ from mcp_host.auth import FileTokens
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.authorization import Asking, login_of, tokens_file
 from mcp_host.cli.connection import limits_of, log_line
-from mcp_host.cli.inputs import ask_for_input
+from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.cli.output import ConsentMissing, UsageError, print_aside, print_error, status_line
 from mcp_host.cli.transcript import reason
 from mcp_host.config import Input
@@ -74,6 +74,7 @@ async def opened(
         options.config,
         approve_servers=_server_approver(options, ask),
         ask_input=ask_input,
+        answer_store=KeyringAnswers.of_person(),
         tokens=FileTokens(tokens_file()),
         login=login_of(options, asking),
         sampling=sampling,

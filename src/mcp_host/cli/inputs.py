@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from mcp_host.cli.arguments import NAME
 from mcp_host.config import AnswerStore, Input
 from mcp_host.errors import excerpt
@@ -15,24 +17,19 @@ CHOICES_SHOWN = 40
 class KeyringAnswers:
     """The keyring of the person, for answers. What it does not keep is asked for again."""
 
-    def __init__(self, keyring: AnswerStore) -> None:
+    def __init__(self, keyring: AnswerStore | None = None) -> None:
         self._keyring = keyring
 
     @classmethod
     def of_person(cls) -> KeyringAnswers | None:
         """None: the library for it is not installed."""
-        from mcp_host.auth import KeyringTokens  # here, because importing it takes a while
-
-        try:
-            return cls(KeyringTokens(NAME))
-        except ImportError:
-            return None
+        return None if find_spec("keyring") is None else cls()
 
     async def load(self, key: str) -> str | None:
         from mcp_host.auth import TokensError
 
         try:
-            return await self._keyring.load(key)
+            return await self._opened().load(key)
         except TokensError:
             return None
 
@@ -40,9 +37,16 @@ class KeyringAnswers:
         from mcp_host.auth import TokensError
 
         try:
-            return await self._keyring.swap(key, old, new)
+            return await self._opened().swap(key, old, new)
         except TokensError:
             return False
+
+    def _opened(self) -> AnswerStore:
+        if self._keyring is None:
+            from mcp_host.auth import KeyringTokens  # here, because importing it takes a while
+
+            self._keyring = KeyringTokens(NAME)
+        return self._keyring
 
 
 async def ask_for_input(wanted: Input) -> str | None:
