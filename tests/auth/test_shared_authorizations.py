@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from anyio import Event
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -90,18 +91,24 @@ async def test_servers_of_one_url_at_two_unix_sockets_have_a_login_each(tmp_path
     challenge = f'Bearer resource_metadata="{ORIGIN}{WELL_KNOWN}/mcp"'
 
     async def script(wire: Wire) -> None:
-        while True:
-            if "authorization" in (await wire.hear()).headers:
-                await wire.reply(200, JSON, DONE_JSON)
-            else:
-                await wire.reply(401, {"www-authenticate": challenge})
+        try:
+            while True:
+                if "authorization" in (await wire.hear()).headers:
+                    await wire.reply(200, JSON, DONE_JSON)
+                else:
+                    await wire.reply(401, {"www-authenticate": challenge})
+        finally:
+            hung_up.set()
 
     auth, sent = world.oauth(), dict[str, list[str]]()
     for socket in ("a.sock", "b.sock", "a.sock"):
         transport = StreamableHttp(world.site.url, uds=tmp_path / socket, auth=auth)
-        async with serving(script, uds=tmp_path / socket) as peer, soon(), transport.open(Limits()) as channel:
-            await channel.request(CALL, {}, RecordedHandle())
-            await channel.request(CALL, {}, RecordedHandle())
+        hung_up = Event()
+        async with soon(), serving(script, uds=tmp_path / socket) as peer:
+            async with transport.open(Limits()) as channel:
+                await channel.request(CALL, {}, RecordedHandle())
+                await channel.request(CALL, {}, RecordedHandle())
+            await hung_up.wait()
         (tmp_path / socket).unlink(missing_ok=True)
         saved = await auth.saved(transport.identity)
         assert saved is not None
