@@ -39,7 +39,8 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
             "sse": {"type": "sse", "url": "https://example.com/sse"},
             "unset": {**DOWN, "env": {"TOKEN": "${NOT_SET}"}},
             "few": {**DOWN, "env_vars": ["NOT_SET"]},
-            "this program": DOWN,
+            "this program": {**DOWN, "odd": 1},
+            "\x1b[2J": {**DOWN, "odd": 1},
             "a b": DOWN,
             "a_b_c8687a08": DOWN,
         },
@@ -53,6 +54,7 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
         "unset": "down",
         "few": "down",
         "this program": "disabled",
+        "\x1b[2J": "disabled",
         "a b": "down",
     }
     assert (dict(group.clients), group.proposed_servers) == ({}, [])
@@ -65,6 +67,7 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
                 "unset": "disabled",
                 "few": "down",
                 "this program": "disabled",
+                "\x1b[2J": "disabled",
                 "a b": "down",
             }
             assert await names(group) == ["shop__echo"]
@@ -91,6 +94,8 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
         "'a_b_c8687a08' is left out: the servers 'a b' and 'a_b_c8687a08' would have tools of the same names",
         "shop: timeout: it is read as seconds, since hosts differ: with dialect= its unit is certain",
         "few: env.NOT_SET: it is left out, since the environment has no such variable",
+        "this program: odd: the key is unknown, and ignored",
+        "\\x1b[2J: odd: the key is unknown, and ignored",
     ]
 
 

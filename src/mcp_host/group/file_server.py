@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from anyio import Lock
-from anyio.lowlevel import RunVar
+from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.config import (
@@ -56,6 +55,20 @@ NOT_USED = ("metadata_url", "authorization_url", "token_url", "resource")
 """Settings of a file for logging in that are not obeyed, since the server itself says where that is."""
 
 
+class Turns:
+    """Inside of `lock` a person is asked, about one thing at a time. It is for the event loop that runs."""
+
+    def __init__(self) -> None:
+        self._loop: EventLoopToken | None = None
+        self._lock: Lock
+
+    @property
+    def lock(self) -> Lock:
+        if self._loop != (loop := current_token()):
+            self._loop, self._lock = loop, Lock()
+        return self._lock
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """What all servers of a group's files have: who is asked, and where the answers are kept."""
@@ -71,7 +84,7 @@ class FileOptions:
     login: Login | OnDevice | None = None
     answers: dict[Input, str] = field(default_factory=dict, repr=False)
     """Those that were given: servers may have an input in common."""
-    turns: RunVar[Lock] = field(default_factory=lambda: RunVar("mcp_host.questions"))
+    turns: Turns = field(default_factory=Turns)
 
     @classmethod
     def of(
@@ -92,16 +105,6 @@ class FileOptions:
         if consents is None:
             consents = ServerConsents()
         return cls(approve=approve, ask_input=ask_input, consents=consents, **options)
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """A person is asked inside, about one thing at a time."""
-        lock = self.turns.get(None)
-        if lock is None:
-            lock = Lock()
-            self.turns.set(lock)
-        async with lock:
-            yield
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +204,7 @@ class FileServer:
         on_question(proposed)
         if self._options.approve is None:
             raise NotStarted("needs_consent", NOT_ASKED)
-        async with self._options.turn():
+        async with self._options.turns.lock:
             refused = await self._ask(self._options.approve, proposed)
         if refused is not None:
             raise NotStarted("needs_consent", refused)
@@ -243,7 +246,7 @@ class FileServer:
     async def _expanded(self) -> ExpandedServer:
         options = self._options
         if self.entry.inputs:
-            async with options.turn():
+            async with options.turns.lock:
                 await self._ask_inputs()
         expand = partial(self.entry.expand, options.environment, answers=options.answers, workspace=options.workspace)
         expanded = await _in_thread(expand)

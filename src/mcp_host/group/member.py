@@ -26,6 +26,7 @@ from mcp_host.errors import (
     McpError,
     NotConnected,
     Unauthorized,
+    escaped,
     quoted,
 )
 from mcp_host.group.names import SEPARATOR, group_name, own_names
@@ -419,7 +420,7 @@ class Member:
         """Those of its file, of its client, and of its own."""
         of_file = () if isinstance(self.server, ServerOptions) else self.server.warnings
         of_client = () if self.client is None else self.client.warnings
-        return [*(f"{self.name}: {text}" for text in of_file), *of_client, *self.warnings]
+        return [*(f"{escaped(self.name)}: {text}" for text in of_file), *of_client, *self.warnings]
 
     def warn(self, text: str) -> None:
         if (warning := f"{self.name}: {text}") not in self.warnings:
