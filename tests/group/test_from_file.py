@@ -464,6 +464,8 @@ def test_a_file_that_cannot_be_read_and_a_wrong_argument_are_errors_at_once(proj
         ClientGroup.from_file(path, approve_servers=7)  # type: ignore[arg-type]  # that is the test
     with pytest.raises(TypeError, match="ask_input"):
         ClientGroup.from_file(path, ask_input=7)  # type: ignore[arg-type]  # likewise
+    with pytest.raises(TypeError, match="watch"):
+        ClientGroup.from_file(path, watch=7)  # type: ignore[arg-type]  # likewise
     with pytest.raises(ValueError, match="there is no dialect"):
         ClientGroup.from_file(path, dialect="x")
     with pytest.raises(TypeError, match="unexpected"):

@@ -17,7 +17,7 @@ from mcp_host.concurrency.tasks import bare
 from mcp_host.config import ServerEntry
 from mcp_host.errors import ConfigError
 from mcp_host.group.file_server import FileServer, ServerFiles
-from mcp_host.handlers import as_async
+from mcp_host.handlers import as_async, check_callable
 
 WatchFiles: TypeAlias = Callable[[Sequence[Path], Callable[[], Awaitable[None]]], Awaitable[None]]
 """Awaits the function that it gets each time that one of these files may have changed, until it is cancelled."""
@@ -101,9 +101,11 @@ def watcher(watch: bool | WatchFiles) -> WatchFiles | None:
     """What tells of changes.
 
     Raises:
+        TypeError: *watch* is neither True or False nor a function.
         ImportError: watchfiles is not installed.
     """
     if not isinstance(watch, bool):
+        check_callable(watch, argument="watch", shape=None)
         return watch
     if not watch:
         return None
