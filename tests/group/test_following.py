@@ -93,6 +93,9 @@ async def test_servers_are_enabled_and_disabled_as_the_file_says(project: Path) 
         await seen.until("a", "ready", times=2)
         assert states(group) == {"a": "ready", "b": "down", "c": "disabled", "d": "disabled"}
         assert group.clients["a"] is not first
+        await group.enable("d")
+        await change(a=running(), b=DOWN, c=DOWN, d=DOWN)
+        assert seen.of("d") == ["connecting", "down"]  # the host has been first
         await change(a=running(), b=DOWN, c={**DOWN, "disabled": True})
         await change(a=running(), b=DOWN, c=DOWN)
         await seen.until("c", "down", times=2)

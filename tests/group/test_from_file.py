@@ -456,6 +456,13 @@ async def prepared(project: Path, entry: Mapping[str, object], **options: Any) -
     return await server.prepare(lambda proposed: None)
 
 
+async def test_a_hosts_file_may_be_empty(project: Path) -> None:
+    path = project / ".mcp.json"
+    path.write_text("")
+    async with ClientGroup.from_file(path) as group:
+        assert (group.status(), group.warnings) == ({}, [f"{path}: it is empty"])
+
+
 def test_a_file_that_cannot_be_read_and_a_wrong_argument_are_errors_at_once(project: Path) -> None:
     path = written(project / "mcp.json", {"a": DOWN})
     with pytest.raises(ConfigError, match=r"nothing\.json"):
