@@ -12,6 +12,8 @@ from traceback import TracebackException
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_host.config import (
     DIALECTS,
@@ -19,6 +21,7 @@ from mcp_host.config import (
     FoundFile,
     HttpServer,
     ServerEntry,
+    Source,
     StdioServer,
     add_server,
     read_servers,
@@ -26,15 +29,18 @@ from mcp_host.config import (
     set_enabled,
     user_file,
 )
+from mcp_host.config.entry_reader import read_entry
 from mcp_host.config.fields import NO_APPROVAL
 from mcp_host.config.reader import ServersFile
 from mcp_host.config.spelling import SPELLINGS, CannotWrite
 from mcp_host.config.spelling import written as written_as
+from mcp_host.config.variables import own, parse
 from mcp_host.config.writer import OTHERWISE, Edit, change_file
 from mcp_host.errors import ConfigError
 from mcp_host.transports._http.secret import Secret, SecretValues
 from tests.config import files
 from tests.config.described import ANSWERS, ENVIRONMENT, HOME, parts_of, written
+from tests.extent import saturated
 
 AT = "https://example.com/mcp"
 STDIO = StdioServer("npx", (Secret("-y"), Secret("x")), SecretValues({"T": EnvironmentVariable("TOKEN")}))
@@ -367,6 +373,29 @@ def test_gemini_cli_has_lists_of_the_servers_to_use_and_not_to_use(tmp_path: Pat
     set_enabled(path, "a", False)
     set_enabled(path, "a", True)
     assert json.loads(path.read_text()) == {"mcpServers": {"a": {"url": "x"}}, "mcp": {"excluded": []}}
+
+
+TEXTS = st.lists(
+    st.sampled_from(["$", "{", "}", "env:", "A", ":-", "%", " | ", '"', "\\", "é", "input:", "file:/", "/"])
+).map("".join)
+
+
+@given(dialect=st.sampled_from(list(SPELLINGS)), args=st.lists(TEXTS, max_size=3), value=TEXTS)
+@saturated
+def test_a_text_without_variables_is_read_as_it_was_in_every_dialect_or_refused(
+    dialect: str, args: list[str], value: str
+) -> None:
+    """Claude Desktop expands nothing, so nothing that is from there may be expanded by another host."""
+    server = StdioServer("a", tuple(map(Secret, args)), SecretValues({"T": Secret(value)}))
+    host = DIALECTS[dialect]
+    try:
+        raw = json.loads(json.dumps(written_as(server, dialect, source="claude-desktop").entry))
+    except CannotWrite:
+        assert any(own(piece, host.variables) for text in (*args, value) for piece in parse("args", text))
+        return
+    entry = read_entry("a", raw, host, {}, Source(path=Path("mcp.json"), dialect=dialect))
+
+    assert parts_of(entry.expand({}, home=HOME).transport) == (["a", *args], {"T": value}, None)
 
 
 FILES: list[tuple[str, str | bytes, str | bytes]] = [
