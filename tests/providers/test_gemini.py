@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import partial
@@ -12,11 +13,12 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_host import run_tool_loop
 from mcp_host.errors import ProviderError, SamplingError, UnusableCalls
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, Reply, answer_of
 from mcp_host.providers.gemini import GeminiModel, _path, read_event, read_reply, with_options, write_request
-from mcp_host.types import AudioContent, ImageContent
+from mcp_host.types import AudioContent, ImageContent, UserMessage
 from tests.extent import THOROUGH
 from tests.providers import prompts
 from tests.providers.prompts import PNG, USER, WAV, refusal, resource, said, text, use
@@ -266,6 +268,25 @@ def test_older_models_get_calls_without_signatures_as_calls(model: str) -> None:
     assert written[1] == {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": 1}}}]}
 
 
+def test_a_picture_of_the_model_without_its_signature_is_the_users_since_gemini_3(subtests: pytest.Subtests) -> None:
+    """The API refuses it as the model's own. A result has to follow its call."""
+    beside, here, call = {"text": "[file 1 of the user's message beside this one]"}, {"text": "Here"}, use("c1", a=1)
+    called = {"functionCall": {"name": "add", "args": {"a": 1}}}
+    first, png = {"text": "Hi"}, file("image/png")
+    more = (said("user", result("c1", text("1"))), said("user", text("go on")))
+    go_on = {"role": "user", "parts": [{"text": "go on"}]}
+    answers = [{"role": "user", "parts": [answered("1")]}, go_on]
+    table: list[tuple[str, str, list[Any], list[dict[str, Any]]]] = [
+        ("older", "gemini-2.5-flash-image", [], [{"role": "user", "parts": [first]}, {"role": "model", "parts": [here, png]}, {"role": "user", "parts": [{"text": "go on"}]}]),
+        ("newer", "gemini-3-pro-image", [], [{"role": "user", "parts": [first]}, {"role": "model", "parts": [here, beside]}, {"role": "user", "parts": [png, {"text": "go on"}]}]),
+        ("with a call", "gemini-3-pro-image", [call], [{"role": "user", "parts": [first, png]}, {"role": "model", "parts": [here, beside, called]}, *answers]),
+    ]  # fmt: skip  # one case on each line
+    for case, model, calls, written in table:
+        with subtests.test(case):
+            messages = (USER, said("assistant", text("Here"), PNG, *calls), *(more if calls else more[1:]))
+            assert contents(*messages, model=model) == written
+
+
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-pro"])
 def test_a_call_at_the_very_beginning_is_text(model: str) -> None:
     """The API refuses a call that does not follow a turn of the user or the results of others."""
@@ -402,6 +423,24 @@ def test_a_turn_with_calls_is_kept_where_it_must_go_back(subtests: pytest.Subtes
         with subtests.test(case):
             reply = read_reply(reply_of(*parts), prompt(tools=[ADD], model=model))
             assert reply.turn == ({"role": "model", "parts": parts} if kept else None)
+
+
+@pytest.mark.backends("asyncio")  # elsewhere the adapter uses the blocking side of the SDK
+async def test_a_signed_picture_comes_back_in_its_turn() -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}, "thoughtSignature": "AA=="}
+    parts: list[dict[str, Any]] = [{"text": "Here", "thoughtSignature": "AA=="}, picture]
+    sent: list[dict[str, Any]] = []
+
+    async def generate_content(*, config: dict[str, Any], **rest: object) -> object:
+        sent.append(config["http_options"]["extra_body"])
+        return SimpleNamespace(sdk_http_response=SimpleNamespace(body=json.dumps(reply_of(*parts))))
+
+    aio = SimpleNamespace(models=SimpleNamespace(generate_content=generate_content))
+    model = GeminiModel(SimpleNamespace(vertexai=False, aio=aio), "gemini-3-pro-image")
+    drawn = await run_tool_loop(model, "Draw.")
+    await run_tool_loop(model, messages=[*drawn.messages, UserMessage("Blue.")])
+
+    assert sent[1]["contents"][1] == {"role": "model", "parts": parts}
 
 
 def test_of_several_calls_the_first_is_kept_if_the_server_wants_one() -> None:

@@ -268,7 +268,8 @@ def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
     """The role and the parts of each message. The files that its results cannot hold are one of their own."""
     messages = prompt.request.params.messages
     has_calls = bool(prompt.names.provider)  # perhaps: these are the names of tools on offer, too
-    needs_signatures = has_calls and UNSIGNED.search(prompt.model) is None
+    signs = UNSIGNED.search(prompt.model) is None
+    needs_signatures = has_calls and signs
     current: int | None = None
     calls: dict[str, _Written] = {}
     begun = False  # by the user
@@ -283,12 +284,15 @@ def _turns(prompt: Prompt) -> Iterator[tuple[str, list[JSONObject]]]:
             as_text = not begun or index > current
             for place, use in enumerate(uses):
                 calls[use.id] = _Written(place, prompt.names.write(use.name), None, as_text)
-        parts, files = _parts(message, calls, index, nested=needs_signatures)
+        parts, files = _parts(message, calls, index, nested=needs_signatures, signs=signs)
         role = "model" if message.role == "assistant" else "user"
         begun = begun or (role == "user" and bool(parts))
+        before = bool(files) and role == "model" and bool(message.tool_uses)  # results have to follow their calls
+        if before:
+            yield "user", files
         yield role, parts
-        if files:
-            yield role, files
+        if files and not before:
+            yield "user", files
 
 
 def _turn_parts(
@@ -323,9 +327,11 @@ def _answers(parts: Sequence[JSONObject]) -> bool:
 
 
 def _parts(
-    message: SamplingMessage, calls: Mapping[str, _Written], index: int, *, nested: bool
+    message: SamplingMessage, calls: Mapping[str, _Written], index: int, *, nested: bool, signs: bool
 ) -> tuple[list[JSONObject], list[JSONObject]]:
-    """The parts of a message, and those that follow it in another one: files that its results cannot hold."""
+    """The parts of a message, and those of another one of the user's: files that its results cannot hold, or those of the
+    model that have lost its signatures, if it *signs*.
+    """
     parts: list[JSONObject] = []
     results: list[ToolResultContent] = []
     files: list[JSONObject] = []
@@ -336,7 +342,11 @@ def _parts(
             continue
         match block:
             case ImageContent(mime_type=kind, data=data) | AudioContent(mime_type=kind, data=data):
-                parts.append(_file(kind, data, place_of(index)))
+                part = _file(kind, data, place_of(index))
+                if signs and message.role == "assistant":  # "Image part is missing a thought_signature"
+                    files.append(part)
+                    part = {"text": f"[file {len(files)} of the user's message beside this one]"}
+                parts.append(part)
             case ToolUseContent():
                 parts.append(_call(block, calls[block.id]))
             case ToolResultContent():
@@ -444,16 +454,18 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         if prompt.request.params.disable_parallel_tool_use:
             parts = _with_one_call(parts)
     content = _read_parts(parts)
-    return Reply(content, model, STOP_REASONS.get(reason, reason), _turn(content, parts, prompt), usage)
+    signed_files = any("inlineData" in part and "thoughtSignature" in part for part in parts)
+    turn = {"role": "model", "parts": parts} if signed_files or _is_tied(content, parts, prompt) else None
+    return Reply(content, model, STOP_REASONS.get(reason, reason), turn, usage, signed_files=signed_files)
 
 
-def _turn(content: Sequence[ReplyBlock], parts: Sequence[JSONObject], prompt: Prompt) -> JSONObject | None:
-    """The turn, if it has to come back as it was."""
+def _is_tied(content: Sequence[ReplyBlock], parts: Sequence[JSONObject], prompt: Prompt) -> bool:
+    """Whether its calls have to come back as they were."""
     if Call not in map(type, content):
-        return None
+        return False
     has_more = any("thoughtSignature" in part or part.get("thought") or part.keys() & OWN_TOOLS for part in parts)
     # Newer models always sign. What one of them did not sign, it takes back as it is, so its turn is kept, too.
-    return {"role": "model", "parts": parts} if has_more or UNSIGNED.search(prompt.model) is None else None
+    return has_more or UNSIGNED.search(prompt.model) is None
 
 
 def _of_index_0(candidates: Sequence[JSONObject]) -> JSONObject:

@@ -164,6 +164,18 @@ def test_an_altered_turn_is_not_restored(subtests: pytest.Subtests) -> None:
             assert (refusal.value.code, str(refusal.value).split(": ")[0]) == (-32602, "messages[1]")
 
 
+def test_a_turn_without_calls_is_found_by_the_key_of_its_picture() -> None:
+    """Where a server drops ``_meta``, nothing is found, and nothing is said to be lost."""
+    store = ReasoningStore()
+    sent = keep(store, [TextContent(text="Here:"), ImageContent(data="aGk=", mime_type="image/png")], turn=["drawn"])
+    found, dropped = [
+        restore(store, user(text()), assistant(*blocks), user(text("Blue."))) for blocks in (sent, without_meta(sent))
+    ]
+
+    assert (found.turns, found.lost) == ({1: ["drawn"]}, frozenset())
+    assert (dropped.turns, dropped.lost) == ({}, frozenset())
+
+
 def history(sent: list[Wire]) -> list[Wire]:
     return [user(text()), assistant(*sent), results(sent)]
 

@@ -1,11 +1,12 @@
 """Reasoning that providers want back: kept in the host under a random key, so that servers never see it.
 
-A turn of the model with thinking, signatures or reasoning items is kept when its calls go to the server. It is restored
-when they come back with their results:
+A turn of the model with thinking, signatures or reasoning items is kept when its calls go to the server, or images and
+audio that are signed. It is restored when they come back:
 
 =====================  ================================================================================
 the key                128 random bits: in the ``_meta`` of each tool use ("These fields are preserved to enable
-                       caching", the schema), and in its id, for servers that drop ``_meta``
+                       caching", the schema), and in its id, for servers that drop ``_meta``; without a call, in that
+                       of its images and audio
 who gets the turn      the connection, the server, the caller and the model that it was made for, once in a request;
                        none, where the caller is not known
 where                  after the conversation that it was said in, so that no server moves it into another prompt
@@ -52,7 +53,7 @@ from mcp_host.types.sampling import AssistantContentBlock, SamplingMessageConten
 from mcp_host.types.texts import readable
 
 META_KEY = "mcp-host/reasoning"
-"""In the ``_meta`` of a tool use. The specification reserves prefixes whose labels are ``mcp`` or ``modelcontextprotocol``."""
+"""In the ``_meta`` of a tool use or a file. The specification reserves prefixes whose labels are ``mcp`` or ``modelcontextprotocol``."""
 
 ID = re.compile("call_([0-9a-f]{32})_[0-9]+")
 
@@ -276,11 +277,14 @@ class ReasoningStore:
         key = secrets.token_hex(16)
         sent: list[AssistantContentBlock] = []
         ids: list[str | None] = []
+        has_calls = any(isinstance(block, ToolUseContent) for block in content)
         for block in content:
             if isinstance(block, ToolUseContent):
                 fresh = {"id": f"call_{key}_{len(ids)}", "meta": {**(block.meta or {}), META_KEY: key}}
                 ids.append(block.id or None)
                 sent.append(block.model_copy(update=fresh))
+            elif isinstance(block, ImageContent | AudioContent) and not has_calls:
+                sent.append(block.model_copy(update={"meta": {**(block.meta or {}), META_KEY: key}}))
             else:
                 sent.append(block)
         owner = self._owner(request, belongs_to)
@@ -435,7 +439,7 @@ class ReasoningStore:
 
 
 def _keys(message: SamplingMessage) -> list[str]:
-    """The keys in a message, each once, with "" for tool uses without one; empty if no tool use has a key."""
+    """The keys in a message, each once, with "" for tool uses without one; empty if no block has a key."""
     keys: dict[str, None] = {}
     for block in message.content:
         if isinstance(block, ToolUseContent):
@@ -444,6 +448,10 @@ def _keys(message: SamplingMessage) -> list[str]:
                 match = ID.fullmatch(block.id)
                 key = match[1] if match else ""
             keys[key] = None
+        elif isinstance(block, ImageContent | AudioContent):
+            key = (block.meta or {}).get(META_KEY)
+            if isinstance(key, str):
+                keys[key] = None
     return list(keys) if keys.keys() - {""} else []
 
 

@@ -53,6 +53,8 @@ class Reply:
     *turn* is the assistant's turn in the provider's own JSON, if it has something that must be sent back with the
     results of its calls and that MCP has no place for: thinking, signatures, reasoning items. None if it has not.
 
+    *signed_files* says that its images and audio come back only in the turn, which is kept although it has no calls.
+
     *unusable* says why the provider has kept the calls of the model to itself, if it has: they were none of the API.
     """
 
@@ -62,6 +64,7 @@ class Reply:
     turn: object = None
     usage: Usage | None = None
     unusable: str | None = None
+    signed_files: bool = False
 
 
 KeepTurn: TypeAlias = Callable[[object, Sequence[AssistantContentBlock]], list[AssistantContentBlock]]
@@ -113,7 +116,7 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
     )
     if problems or reply.unusable is not None:
         raise _unusable(reply, answer, problems, prompt.request)
-    if not has_calls:
+    if not has_calls and not reply.signed_files:
         return answer
     if keep is not None and reply.turn is not None:
         blocks = keep(reply.turn, answer.content)

@@ -135,6 +135,10 @@ MATRIX: dict[str, dict[str, Cell]] = {
     },
     "gemini": dict.fromkeys(FEATURES, MAPPED)
     | {
+        "assistant.image": Cell(
+            "mapped",
+            "since Gemini 3 while its turn is kept; otherwise in a user's message beside it, with a text in its place",
+        ),
         "result.image": OF_GEMINI_3,
         "result.audio": Cell("emulated", "in a user's turn after the results, which have a text in its place"),
         "result.image resource": OF_GEMINI_3,
