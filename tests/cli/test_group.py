@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def urls() -> Iterator[dict[str, dict[str, str]]]:
         portal.wrap_async_context_manager(everything.server.http()) as all_kinds,
     ):
         yield {"shop": {"url": shop}, "all": {"url": all_kinds}}
+
+
+@pytest.fixture(autouse=True)
+def keyring(monkeypatch: pytest.MonkeyPatch) -> MemoryTokens:
+    keyring = MemoryTokens()
+    monkeypatch.setattr(KeyringAnswers, "of_person", partial(KeyringAnswers, keyring))
+    return keyring
 
 
 Config = Callable[..., str]
@@ -210,7 +218,7 @@ WRONG = [
         ["tools", "--config", "x", "--client-id", "a"],
         "--client-id is for a server on the command line, and not for those",
     ),
-    (["tools", "--approve-servers", "http://x"], "--approve-servers is for those of --config"),
+    (["tools", "--approve-servers", "http://x"], "--approve-servers and --ask-again are for the servers of --config"),
     (["read", "--config", "x", "a:b"], "unrecognized arguments: --config"),
 ]
 
@@ -227,9 +235,8 @@ def test_options_of_one_server_are_not_for_those_of_a_file(subtests: pytest.Subt
 
 
 def test_a_person_agrees_to_a_server_once_and_types_what_it_needs_unseen(
-    config: Config, sit: Sitting, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    config: Config, sit: Sitting, screen: Screen, run: Run
 ) -> None:
-    """Without a keyring each time, and with one never again."""
     program = {**PROGRAM, "args": [str(everything.__file__)], "env": {"PYTHONPATH": str(ROOT), "KEY": "${input:key}"}}
     wanted = {"type": "promptString", "id": "key", "description": "The key of the desk", "password": True}
     file = config({"desk": program}, inputs=[wanted])
@@ -248,15 +255,11 @@ def test_a_person_agrees_to_a_server_once_and_types_what_it_needs_unseen(
         screen.press("hunter3\n")
         await screen.shows("\r\n    hunter3\r\n")
 
-    async def kept() -> None:
-        assert PROMPT not in await screen.shows("    hunter3\r\n")
-
-    for each in (person, again):
-        assert sit(each, "call", "--config", file, "desk__environment", "name=KEY") == 0
-    keyring = KeyringAnswers(MemoryTokens())
-    monkeypatch.setattr(KeyringAnswers, "of_person", lambda: keyring)
-    for each in (again, kept):
-        assert sit(each, "call", "--config", file, "desk__environment", "name=KEY") == 0
+    call = ("call", "--config", file, "desk__environment", "name=KEY")
+    assert sit(person, *call) == 0
+    assert run(*call) == (0, "hunter2\n", "")  # from the keyring
+    assert sit(again, *call, "--ask-again") == 0
+    assert run(*call) == (0, "hunter3\n", "")
 
 
 def test_a_server_that_a_person_refuses_is_not_started(config: Config, sit: Sitting, screen: Screen) -> None:

@@ -258,6 +258,7 @@ class Options(argparse.Namespace):
     url: str | None
     config: Path | None
     approve_servers: bool
+    ask_again: bool
     header: list[tuple[str, str]]
     verify: Path | bool
     cert: Path | None
@@ -361,7 +362,8 @@ def _contradictions(options: Options) -> Iterator[tuple[object, str]]:
         options.command and not COMMANDS[options.verb].program,
         "only a URL needs a login; a program gets its secrets by --env",
     )
-    yield options.approve_servers and options.config is None, "--approve-servers is for those of --config"
+    of_config = options.approve_servers or options.ask_again
+    yield of_config and options.config is None, "--approve-servers and --ask-again are for the servers of --config"
     yield options.header and is_program, "headers are for a URL; a command takes --env"
     yield options.env and not is_program, "--env is for a command; a URL takes --header"
     for name in ("cert", "key", "uds"):
@@ -492,7 +494,7 @@ def _parser(verb: str) -> Parser:
     parser.set_defaults(no_login=False, paste=False, use_device_code=False)
     parser.set_defaults(client_id=None, client_secret_env=None, issuer=None, issuer_alias=[], scope=[])
     parser.set_defaults(redirect_uri=None, authorization_param=[])
-    parser.set_defaults(verify=True, cert=None, key=None, uds=None, config=None, approve_servers=False)
+    parser.set_defaults(verify=True, cert=None, key=None, uds=None, config=None, approve_servers=False, ask_again=False)
     parser.add_argument("operands", nargs="*", help=argparse.SUPPRESS)
     if command.server:
         _add_output_options(parser, json=verb != "chat")
@@ -529,6 +531,7 @@ def _add_server_options(parser: Parser, *, program: bool, config: bool) -> None:
     if config:
         add("--config", type=Path, metavar="FILE", help=CONFIG_HELP)
         add("--approve-servers", action="store_true", help=APPROVE_SERVERS_HELP)
+        add("--ask-again", action="store_true", help="ask for the inputs of --config, though your keyring has them")
     add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
     add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
     add("-H", "--header", type=_headers, action="extend", default=[], metavar="NAME=VALUE", help=HEADER_HELP)

@@ -74,7 +74,7 @@ async def opened(
         options.config,
         approve_servers=_server_approver(options, ask),
         ask_input=ask_input,
-        answer_store=KeyringAnswers.of_person(),
+        answer_store=KeyringAnswers.of_person(asks_again=options.ask_again),
         tokens=FileTokens(tokens_file()),
         login=login_of(options, asking),
         sampling=sampling,

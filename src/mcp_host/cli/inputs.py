@@ -15,21 +15,22 @@ CHOICES_SHOWN = 40
 
 
 class KeyringAnswers:
-    """The keyring of the person, for answers. What it does not keep is asked for again."""
+    """The keyring of the person, for answers. What it does not keep is asked for again; so is all of it, if it *asks_again*."""
 
-    def __init__(self, keyring: AnswerStore | None = None) -> None:
+    def __init__(self, keyring: AnswerStore | None = None, *, asks_again: bool = False) -> None:
         self._keyring = keyring
+        self._asks_again = asks_again
 
     @classmethod
-    def of_person(cls) -> KeyringAnswers | None:
+    def of_person(cls, *, asks_again: bool = False) -> KeyringAnswers | None:
         """None: the library for it is not installed."""
-        return None if find_spec("keyring") is None else cls()
+        return None if find_spec("keyring") is None else cls(asks_again=asks_again)
 
     async def load(self, key: str) -> str | None:
         from mcp_host.auth import TokensError
 
         try:
-            return await self._opened().load(key)
+            return None if self._asks_again else await self._opened().load(key)
         except TokensError:
             return None
 
@@ -37,6 +38,8 @@ class KeyringAnswers:
         from mcp_host.auth import TokensError
 
         try:
+            if self._asks_again:
+                old = await self._opened().load(key)
             return await self._opened().swap(key, old, new)
         except TokensError:
             return False
