@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from mcp_host import Client, ListChanged, OAuth, StreamableHttp, ToolPins, ToolPolicy
+from mcp_host import Change, Client, ListChanged, OAuth, StreamableHttp, ToolPins, ToolPolicy
 from mcp_host.auth import LoginFailed, MemoryTokens
 from mcp_host.errors import ToolChanged
 from mcp_host.types import TextResourceContents, Tool
@@ -150,3 +151,28 @@ async def test_a_session_is_begun_anew_for_another_login_and_goes_on_with_more_s
             await auth.logout(url)
             await client.call_tool("x")
             assert private.methods.count("initialize") == 2
+
+
+async def test_changes_are_listened_to_with_the_token_of_the_last_login(site: Protected) -> None:
+    url, auth = site.url, oauth()
+    listened, is_anew = list[str](), threading.Event()
+
+    def note(body: bytes) -> str:
+        if b'"subscriptions/listen"' in body:
+            listened.append(site.seen[-1])
+            if len(set(listened)) == 2:
+                is_anew.set()
+        return ""
+
+    async def on_change(change: Change) -> None:
+        pass
+
+    site.needs = note
+    with anyio.fail_after(20):
+        async with Client(StreamableHttp(url, auth=auth), on_change=on_change) as client:
+            await client.call_tool("add", {"a": 2, "b": 3})
+            ada = await bearer(auth, url)
+            await auth.login(url)
+            await client.call_tool("add", {"a": 2, "b": 3})
+            await anyio.to_thread.run_sync(is_anew.wait, 20)
+            assert listened == [ada, await bearer(auth, url)]

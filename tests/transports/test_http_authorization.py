@@ -21,7 +21,7 @@ from mcp_host.protocol.jsonrpc import Notification, Request
 from mcp_host.transports._http.authorization import AuthorizedBy
 from mcp_host.transports._http.response import ERROR_SIZE
 from mcp_host.transports._http.session import Timing
-from mcp_host.transports.base import Channel
+from mcp_host.transports.base import AuthorizationContext, Channel
 from tests.clock import Pauses
 from tests.extent import on_both
 from tests.transports.http_peers import (
@@ -124,7 +124,7 @@ class Known:
     """An Auth around any backend."""
 
     def authorized_by(self, url: str) -> AuthorizedBy:
-        return AuthorizedBy("ada")
+        return AuthorizedBy(AuthorizationContext("ada", ()))
 
 
 class Ready(Known, Sequel):
@@ -449,7 +449,7 @@ class Switched(Known, Sequel):
         return {"Authorization": self.who} if self.who else {}
 
     def authorized_by(self, url: str) -> AuthorizedBy:
-        return AuthorizedBy(self.who, token=self.who or None)
+        return AuthorizedBy(AuthorizationContext(self.who or None, ()))
 
 
 @ways

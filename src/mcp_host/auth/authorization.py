@@ -36,6 +36,7 @@ from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
 from mcp_host.transports._http.authorization import AuthorizedBy
 from mcp_host.transports._http.secret import Secret
+from mcp_host.transports.base import AuthorizationContext
 
 LOGIN_BYTES = 12  # of `Saved.login`: no two logins are ever the same
 EARLY_WAIT = 2.0  # seconds that a request with a good token waits for its refresh
@@ -74,9 +75,10 @@ class Authorization:
     def authorized_by(self) -> AuthorizedBy:
         """What requests are authorized by now."""
         saved = self.credentials.entry.value
+        login = (self.place, None if saved is None else saved.login)
         if saved is None or saved.token is None:
-            return AuthorizedBy((self.place, None if saved is None else saved.login))
-        return AuthorizedBy((self.place, saved.login), saved.token.scopes, saved.token)
+            return AuthorizedBy(AuthorizationContext(None, login))
+        return AuthorizedBy(AuthorizationContext(login, saved.token.scopes), saved.token)
 
     # For each request
 

@@ -22,9 +22,15 @@ from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import WANTS, Place, Saved, Wants
 from mcp_host.concurrency.asking import is_unattended
 from mcp_host.transports._http.authorization import AuthorizedBy
+from mcp_host.transports.base import AuthorizationContext
 
 AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
 """Gives the authorization of a place, which the server has named. Several servers may share it."""
+
+
+def nobody(changes: int) -> AuthorizedBy:
+    """What a server's requests are authorized by while it wants no authorization, after so many *changes* of that."""
+    return AuthorizedBy(AuthorizationContext(None, changes))
 
 
 class Server:
@@ -45,7 +51,7 @@ class Server:
     @property
     def authorized_by(self) -> AuthorizedBy:
         """What requests to it are authorized by. Without an authorization it is the same until there has been one."""
-        return AuthorizedBy(self._changes) if self.authorization is None else self.authorization.authorized_by
+        return nobody(self._changes) if self.authorization is None else self.authorization.authorized_by
 
     def place(self, resource: str, issuer: str) -> Place:
         """Where its authorization for *resource* is kept: apart from those of other servers, unless the host shares it.

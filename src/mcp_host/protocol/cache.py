@@ -140,16 +140,15 @@ class Cache:
         for key in [key for key in self._entries if not methods or key.request[0] in methods]:
             self._remove(key)
 
-    def enter(self, context: Hashable) -> bool:
-        """Drop what is private to another authorization than that of *context*. Returns whether it is another one than before."""
+    def enter(self, context: Hashable) -> None:
+        """Drop what is private to another authorization than that of *context*."""
         if context == self._context:
-            return False
+            return
         self._context = context
         self.changes += 1
         self.tool_changes += 1
         for key in [key for key in self._entries if key.caller is not _Everyone.EVERYONE]:
             self._remove(key)
-        return True
 
     def _remove(self, key: Key) -> None:
         if (entry := self._entries.pop(key, None)) is not None:

@@ -74,6 +74,7 @@ class Connection:
         self._renewal = SingleFlight(tasks.start_soon)
         self._context = copy_context()
         self.subscriptions = Subscriptions(dispatcher, state, notify)
+        dispatcher.on_another_login = self._begin_anew
 
     @classmethod
     @asynccontextmanager
@@ -308,6 +309,12 @@ class Connection:
         headers = {**call.headers, **era.headers(call.method, call.params)}
         with call.timeouts.bound(call.method):
             await self.dispatcher.notify(call.method, call.params, headers)
+
+    def _begin_anew(self) -> None:
+        """There is another login: its person may have other lists, and is told of other changes."""
+        if self._state.list_watcher is not None:
+            self._state.list_watcher.missed(self.session.capabilities)
+        self._context.copy().run(self.subscriptions.restart)
 
     # A new session in the same connection
 

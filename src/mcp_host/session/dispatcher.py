@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -81,6 +81,9 @@ class Dispatcher:
         self._authorization_context = context if context is not None and context() is not None else None
         self.has_logins = self._authorization_context is not None
         """Whether to `notice_login`: before what is kept is used, and after each request."""
+        self._login: Hashable = None
+        """Of the last requests that had a token."""
+        self.on_another_login: Callable[[], None] = lambda: None
         self._on_notification = notify
         limits, self._counters = state.limits, state.counters
         self._max_values = limits.max_values
@@ -183,11 +186,15 @@ class Dispatcher:
         return success
 
     def notice_login(self) -> None:
-        """Drop what was private to the last login, and have the lists handed over again, if there is another one now."""
+        """Drop what was private to the last login, if there is another one now."""
         assert self._authorization_context is not None, "the caller has looked"
-        state = self._client
-        if state.cache.enter(self._authorization_context()) and self.session is not None and state.list_watcher:
-            state.list_watcher.missed(self.session.capabilities)
+        context = self._authorization_context()
+        assert context is not None, "a channel knows of logins, or does not"
+        self._client.cache.enter(context)
+        if context.login not in (None, self._login):
+            self._login = context.login
+            if self.session is not None:
+                self.on_another_login()
 
     async def next_success(self) -> None:
         """Wait until another request succeeds."""

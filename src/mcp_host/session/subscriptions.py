@@ -60,6 +60,14 @@ class Subscriptions:
             with move_on_after(ACKNOWLEDGE_WAIT):
                 await self._stream.settled.wait()
 
+    def restart(self) -> None:
+        """Listen on a new stream: the one that is open is of another login."""
+        if self._stream is not None and not self._lock.locked():  # else another one is being opened
+            self._stream.scope.cancel()
+            self.state.cache.drop()  # changes may be missed
+            with unattended():  # no person is asked for a stream
+                self._stream = self._start(self.state.subscriptions, None)
+
     async def add(self, uri: str, timeouts: CallTimeouts) -> None:
         """Subscribe to the resource at *uri*.
 

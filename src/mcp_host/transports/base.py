@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from textwrap import indent
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from mcp_host.errors import MARGIN, ConnectionClosed, McpError
 from mcp_host.limits import Limits
@@ -143,12 +143,21 @@ class RequestHandle(Protocol):
     """
 
 
+class AuthorizationContext(NamedTuple):
+    """What a result that is private is for."""
+
+    login: Hashable
+    """Another value after each login, but for one that adds scopes to a token. None if there is no token."""
+    scopes: Hashable
+    """Another value for each set of scopes; without a token, after each logout."""
+
+
 @runtime_checkable
 class AuthorizedChannel(Protocol):
     """A channel whose requests may be authorized by another login in the course of time."""
 
-    def authorization_context(self) -> Hashable:
-        """Whose requests are sent now: another value after each login. None if the channel knows of no logins.
+    def authorization_context(self) -> AuthorizationContext | None:
+        """Whose requests are sent now. None if the channel knows of no logins.
 
         Results that are private, and listings, are dropped when it changes.
         """

@@ -7,7 +7,7 @@ several requests. It then comes with the first of them, because a replay may mak
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +45,15 @@ from mcp_host.testing.cassettes.file import Entry, how_to_record_again
 from mcp_host.testing.cassettes.ids import PLACEHOLDER
 from mcp_host.testing.cassettes.tape import Tape
 from mcp_host.testing.errors import CassetteError
-from mcp_host.transports.base import AuthorizedChannel, Channel, Headers, Receive, RequestHandle, Transport
+from mcp_host.transports.base import (
+    AuthorizationContext,
+    AuthorizedChannel,
+    Channel,
+    Headers,
+    Receive,
+    RequestHandle,
+    Transport,
+)
 from mcp_host.types.base import JSONObject
 
 CANCELLED = "notifications/cancelled"
@@ -140,7 +148,7 @@ class RecordingChannel:
     def other_output(self) -> str:
         return self._channel.other_output
 
-    def authorization_context(self) -> Hashable:
+    def authorization_context(self) -> AuthorizationContext | None:
         return self._channel.authorization_context() if isinstance(self._channel, AuthorizedChannel) else None
 
     async def request(self, request: Request, headers: Headers, handle: RequestHandle) -> None:

@@ -6,7 +6,7 @@ A `ReadyAuth` runs around any backend, all others inside a client of their libra
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -16,6 +16,7 @@ import httpx
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.secret import Secret
+from mcp_host.transports.base import AuthorizationContext
 
 REFUSED = frozenset({401, 403})
 REQUESTED_URL = "requested_url"
@@ -29,16 +30,9 @@ Authorizing: TypeAlias = Callable[[], AbstractContextManager[object]]
 class AuthorizedBy(NamedTuple):
     """What requests are authorized by."""
 
-    login: Hashable
-    """Whose they are: another value after each login and logout. A login that adds scopes to a token keeps it."""
-    scopes: Hashable = None
+    context: AuthorizationContext
     token: object = None
-    """None if requests are sent without one."""
-
-    @property
-    def context(self) -> Hashable:
-        """The authorization context: private results are not shared with another one."""
-        return self.login, self.scopes
+    """Another value after each refresh."""
 
 
 class Auth(Protocol):

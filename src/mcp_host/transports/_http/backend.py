@@ -67,7 +67,7 @@ Headers: TypeAlias = Mapping[str, str]
 OnSent: TypeAlias = Callable[[str, Iterable[tuple[str, str]]], None]
 """Gets the URL and the headers of a request."""
 CheckLogin: TypeAlias = Callable[[Hashable], None]
-"""Gets the `AuthorizedBy.login` of a request that is about to be sent with a token. What it raises keeps it from that."""
+"""Gets the `AuthorizationContext.login` of a request that is about to be sent with a token. What it raises keeps it from that."""
 
 # h11's list of headers that it has checked, which it does not check again. The class has no public name.
 _CheckedHeaders = type(h11.Request(method="GET", target="/", headers=[("host", "")]).headers)
@@ -230,12 +230,12 @@ class HttpBackend(ABC):
         headers: Headers,
     ) -> HttpResponse:
         """Send a request with the *headers* of *auth*. Nothing of another login goes with a token."""
-        by = auth.authorized_by(self._server)
-        if by.token is not None:
-            check_login(by.login)
-            if self._login not in (None, by.login):
+        login = auth.authorized_by(self._server).context.login
+        if login is not None:
+            check_login(login)
+            if self._login not in (None, login):
                 self._forget_cookies()
-            self._login = by.login
+            self._login = login
         return await self._send(method, url, headers, content, repeatable, authorizing)
 
     def authorized_by(self) -> AuthorizedBy | None:

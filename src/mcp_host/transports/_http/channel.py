@@ -52,7 +52,7 @@ from mcp_host.transports._http.session import (
     names_lost_session,
 )
 from mcp_host.transports._http.url import POSTED
-from mcp_host.transports.base import Headers, Receive, RequestHandle
+from mcp_host.transports.base import AuthorizationContext, Headers, Receive, RequestHandle
 
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
 PROBE_TIME = 2.0  # seconds for finding out whether a server uses the transport of 2024
@@ -110,7 +110,7 @@ class HttpChannel:
         """Pass each request to *on_sent*, as it is sent. For a cassette, which marks the secrets in it."""
         self._backend.on_sent = on_sent
 
-    def authorization_context(self) -> Hashable:
+    def authorization_context(self) -> AuthorizationContext | None:
         by = self._backend.authorized_by()
         return None if by is None else by.context
 
