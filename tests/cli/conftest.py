@@ -34,7 +34,7 @@ class Run(Protocol):
 @pytest.fixture(autouse=True)
 def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are not kept in the keyring of whoever runs the tests."""
-    monkeypatch.setattr(KeyringAnswers, "of_person", lambda: None)
+    monkeypatch.setattr(KeyringAnswers, "of_person", lambda **_: None)
 
 
 @pytest.fixture

@@ -58,13 +58,6 @@ def urls() -> Iterator[dict[str, dict[str, str]]]:
         yield {"shop": {"url": shop}, "all": {"url": all_kinds}}
 
 
-@pytest.fixture(autouse=True)
-def keyring(monkeypatch: pytest.MonkeyPatch) -> MemoryTokens:
-    keyring = MemoryTokens()
-    monkeypatch.setattr(KeyringAnswers, "of_person", partial(KeyringAnswers, keyring))
-    return keyring
-
-
 Config = Callable[..., str]
 
 
@@ -235,8 +228,9 @@ def test_options_of_one_server_are_not_for_those_of_a_file(subtests: pytest.Subt
 
 
 def test_a_person_agrees_to_a_server_once_and_types_what_it_needs_unseen(
-    config: Config, sit: Sitting, screen: Screen, run: Run
+    config: Config, sit: Sitting, screen: Screen, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(KeyringAnswers, "of_person", partial(KeyringAnswers, MemoryTokens()))
     program = {**PROGRAM, "args": [str(everything.__file__)], "env": {"PYTHONPATH": str(ROOT), "KEY": "${input:key}"}}
     wanted = {"type": "promptString", "id": "key", "description": "The key of the desk", "password": True}
     file = config({"desk": program}, inputs=[wanted])
