@@ -81,7 +81,9 @@ async def test_the_first_lines_of_stderr_are_quoted_of_a_program_that_never_spok
 async def test_a_program_that_sends_back_what_it_gets_is_no_server(era: str) -> None:
     body = "for line in sys.stdin: raw(line)"
 
-    assert await refusal(body, era=era) == "sends back what it gets: it is no MCP server"
+    assert await refusal(body, era=era) == (
+        "sends back what it gets: it is no MCP server, or has a terminal, as with the -t of docker run and of ssh"
+    )
 
 
 class TimeIsUp(logging.Handler):

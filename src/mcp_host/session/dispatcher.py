@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 MAX_EARLY = 64  # messages kept that the server sends before the session has begun
 OPENING = frozenset({INITIALIZE, DISCOVER})
+ECHOES = "sends back what it gets: it is no MCP server, or has a terminal, as with the -t of docker run and of ssh"
 
 
 class Dispatcher:
@@ -354,7 +355,7 @@ class Dispatcher:
     def _take(self, message: Request | Notification, origin: PendingRequest | None) -> None:
         if self.session is None:
             if message.method in OPENING:  # as `cat` does: no server sends these
-                self.close(ConnectionClosed(f"{self._name} sends back what it gets: it is no MCP server"))
+                self.close(ConnectionClosed(f"{self._name} {ECHOES}"))
             elif self._handshake_expected and isinstance(message, Request) and message.method == "ping":
                 self._reply(Success(message.id, {}))
             elif len(self._early) < MAX_EARLY:
