@@ -1039,14 +1039,26 @@ def test_a_schema_that_is_too_deep_for_the_stack_of_its_caller_is_refused() -> N
         write(sys.getrecursionlimit() - len(inspect.stack(0)) - 80)  # frames are left, for 45 levels
 
 
-async def test_the_bytes_of_a_file_are_in_the_base64_that_providers_take() -> None:
-    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": "iVBORw0KGgr7_w=="}}
+@pytest.mark.parametrize("before", ["", "data:image/png;base64,", "data:IMAGE/PNG;BASE64,\r\n"])
+async def test_the_bytes_of_a_file_are_in_the_base64_that_providers_take(before: str) -> None:
+    blob = f"{before}iVBORw0KGgr7_w=="
+    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "image/png", "blob": blob}}
     client = Answering()
 
     await AnthropicModel(client, MODEL)(request(user(text()), assistant(use("c1")), user(result("c1", file))))
 
     [sent] = client.bodies[0]["messages"][2]["content"][0]["content"]
     assert sent["source"]["data"] == "iVBORw0KGgr7/w=="
+
+
+async def test_a_data_url_of_another_type_is_no_base64() -> None:
+    client = Answering()
+    image = {"type": "image", "mimeType": "image/png", "data": "data:text/html;base64,iVBORw0KGgr7_w=="}
+
+    await AnthropicModel(client, MODEL)(request(user(text()), assistant(use("c1")), user(result("c1", image))))
+
+    [sent] = client.bodies[0]["messages"][2]["content"][0]["content"]
+    assert sent["text"].endswith("this model takes no image that is not base64]")
 
 
 async def test_an_empty_text_file_is_one_whose_bytes_are_none() -> None:

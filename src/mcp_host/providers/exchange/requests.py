@@ -439,7 +439,7 @@ def _plain(data: str, label: str | None, what: str, where: str) -> tuple[str, st
     if not data:
         raise refused(where, f"no empty {what}")
     try:
-        plain = plain_base64(data)
+        plain = plain_base64(_without_url(data, label))
     except ValueError:
         raise refused(where, f"no {what} that is not base64") from None
     labelled = media_type(label)
@@ -449,6 +449,14 @@ def _plain(data: str, label: str | None, what: str, where: str) -> tuple[str, st
     if kind is None:
         raise refused(where, f"no {labelled} that does not begin like one")
     return plain, label if kind == labelled else kind
+
+
+def _without_url(data: str, label: str | None) -> str:
+    """*data* without the beginning of a ``data:`` URL of its own type, which some servers write before it."""
+    if not data.startswith("data:"):
+        return data
+    head, _, rest = data.partition(",")
+    return rest if head.lower() == f"data:{media_type(label)};base64" else data
 
 
 def plain_base64(data: str) -> str:
