@@ -532,6 +532,32 @@ def test_the_own_file_of_a_user_is_of_no_other_host_and_any_other_proves_nothing
     assert (other.dialect, other.scope) == ("gemini-cli", None)
 
 
+def test_no_dialect_writes_a_key_that_marks_another_one() -> None:
+    """Else the next change of a file would take it for one of that host."""
+    for name, spelling in SPELLINGS.items():
+        at, login = spelling.oauth
+        times, off = [key for key, _ in spelling.times.values()], [key for key, _ in filter(None, [spelling.off])]
+        keys = {*spelling.keys.values(), *spelling.stdio, *spelling.http, *times, *off, *([at] if login else [])}
+        marked = [other for other, dialect in DIALECTS.items() if other != name and dialect.marks & keys]
+        assert marked == [], name
+        assert keys <= DIALECTS[name].meanings().keys(), name
+
+
+def test_a_new_file_is_of_this_library_whatever_is_written_into_it(tmp_path: Path) -> None:
+    servers = {"a": {"command": "a", "includeTools": ["x"], "excludeTools": ["y"]}, "b": {**WHOLE, "disabled": True}}
+    theirs = read_servers(written(tmp_path, "theirs.json", json.dumps({"mcpServers": servers})), dialect="mcp-host")
+    path = tmp_path / "new.json"
+    for server in theirs.servers:
+        add_server(path, server.name, server)
+    add_server(path, "c", StdioServer("c", env={"T": EnvironmentVariable("TOKEN")}))
+
+    file = read_servers(path)
+    assert (file.dialect, file.warnings) == ("mcp-host", ())
+    a, b, _ = file.servers
+    assert [a.tools, b.tools] == [each.tools for each in theirs.servers]
+    assert (b.enabled, b.timeout, b.oauth) == (False, 1.5, theirs.servers[1].oauth)
+
+
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").mkdir()
     with pytest.raises(ConfigError, match=r"mcp\.json: it cannot be written: "):

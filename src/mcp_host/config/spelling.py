@@ -21,7 +21,6 @@ HTTP = {"url": "url", "headers": "headers"}
 IN_FOLDER = {"cwd": "cwd"}
 WITH_ENV_FILE = {"env_file": "envFile"}
 DESCRIBED = {"description": "description"}
-FILTERS = {"allow": "includeTools", "exclude": "excludeTools"}
 LOGIN = {
     "enabled": "enabled",
     "client_id": "clientId",
@@ -38,7 +37,7 @@ SHOWN = frozenset({"title", "description", "timeout", "connect_timeout"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
-    """The keys that a host reads, by the part of the entry. A part that has none cannot be written.
+    """The keys that a host reads, by the part of the entry, none of which marks another host. A part that has none cannot be written.
 
     *stdio* and *http* say what kind of server it is. *times* have how many of their units are a second. *oauth* is the key of
     the login, with its own keys. *environment* is how a value refers to a variable of the environment. *off* is the key,
@@ -106,7 +105,15 @@ SPELLINGS: Mapping[str, Spelling] = {
         off=("disabled", True),
     ),
     "gemini-cli": Spelling(
-        keys={**STDIO, **IN_FOLDER, "url": "httpUrl", "headers": "headers", **FILTERS, **DESCRIBED},
+        keys={
+            **STDIO,
+            **IN_FOLDER,
+            **DESCRIBED,
+            "url": "httpUrl",
+            "headers": "headers",
+            "allow": "includeTools",
+            "exclude": "excludeTools",
+        },
         times=TIMEOUT_IN_MILLISECONDS,
         oauth=("oauth", LOGIN),
         environment="${V}",
@@ -140,7 +147,8 @@ SPELLINGS: Mapping[str, Spelling] = {
             **WITH_ENV_FILE,
             **IN_FOLDER,
             **HTTP,
-            **FILTERS,
+            "allow": "enabled_tools",
+            "exclude": "disabled_tools",
             **DESCRIBED,
             "uds": "socket",
             "optional_env": "env_vars",
