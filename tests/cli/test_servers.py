@@ -114,11 +114,11 @@ def test_a_person_sees_whose_the_file_is_and_what_is_wrong_with_a_server(
 def test_servers_are_added_and_removed(run: Run, own: Path) -> None:
     token = "Authorization: Bearer ${TOKEN}"
     added = [
-        run("servers", "add", "api", "https://example.com/mcp", "-H", token),
+        run("servers", "add", "-H", token, "api", "--config", str(own), "https://example.com/mcp"),
         run("servers", "add", "files", "-e", "TOKEN", "-e", "A=b=c", "--json", "--", "npx", "-y", "files", "--json"),
     ]
     text = own.read_text()
-    removed = run("servers", "remove", "api")
+    removed = run("servers", "remove", "--config", str(own), "api")
 
     assert added == [(0, f"Added: api ({own})\n", ""), (0, f'{{\n  "added": "files",\n  "file": "{own}"\n}}\n', "")]
     assert json.loads(text) == {
@@ -149,7 +149,7 @@ def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, h
     written(own.parent, own.name, '{"mcpServers": {"c": {"url": "mine"}}}')
 
     every = run("servers", "import", "--all")
-    named = run("servers", "import", "c", "--from", "cursor", "--replace", "--json")
+    named = run("servers", "import", "--from", "cursor", "c", "--replace", "--json")
     one = run("servers", "import", "a", "--from", str(other))
 
     trust = "trust: no approval is taken from a file: your own approver decides"
@@ -181,8 +181,11 @@ def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, h
 
 
 ERRORS: list[tuple[list[str], str]] = [
-    ([], "the following arguments are required: COMMAND (see mcp-host servers --help)"),
+    (["--all"], "the following arguments are required: COMMAND (see mcp-host servers --help)"),
     (["frob"], "argument COMMAND: invalid choice: 'frob'"),
+    (["list", "a"], "unrecognized arguments: a"),
+    (["add", "--replace"], "the following arguments are required: NAME (see mcp-host servers add --help)"),
+    (["add", "a", "--replace", "https://x", "b"], "unrecognized arguments: b"),
     (["list", "--", "a"], "only add takes a command after --"),
     (["list", "--all", "--config", "mcp.json"], "--all and --config contradict each other: use one of them"),
     (["list", "--config", "none.json"], "none.json: there is no such file"),
@@ -223,11 +226,10 @@ def test_nothing_is_overwritten_without_being_asked_for(run: Run, own: Path) -> 
     assert refused.err == f"mcp-host: {own}: server 'a': there is one already: to replace it, pass --replace\n"
 
 
-def test_without_servers_the_list_says_how_to_get_some(run: Run) -> None:
-    done = run("servers", "list")
+NO_SERVERS = "mcp-host: there are no servers: mcp-host servers add adds one, mcp-host servers import takes those of other hosts\n"
 
-    assert done == (
-        0,
-        "",
-        "mcp-host: there are no servers: mcp-host servers add adds one, mcp-host servers import takes those of other hosts\n",
-    )
+
+def test_without_servers_the_list_says_how_to_get_some(run: Run, subtests: pytest.Subtests) -> None:
+    for words in (("servers", "list"), ("servers",)):
+        with subtests.test(words):
+            assert run(*words) == (0, "", NO_SERVERS)

@@ -534,7 +534,7 @@ def _add_server_options(parser: Parser, *, program: bool, config: bool) -> None:
         add("--ask-again", action="store_true", help="ask for the inputs of --config, though your keyring has them")
     add("--timeout", type=_seconds, metavar="SECONDS", help=TIMEOUT_HELP)
     add("--era", choices=("auto", "modern", "legacy", *VERSIONS), default="auto", metavar="ERA", help=ERA_HELP)
-    add("-H", "--header", type=_headers, action="extend", default=[], metavar="NAME=VALUE", help=HEADER_HELP)
+    add("-H", "--header", type=_headers, action="extend", default=[], metavar="'NAME: VALUE'", help=HEADER_HELP)
     trusted = parser.add_mutually_exclusive_group()
     trusted.add_argument("--verify", type=Path, default=True, metavar="PATH", help=VERIFY_HELP)
     trusted.add_argument("--no-verify", action="store_const", dest="verify", const=False, help=NO_VERIFY_HELP)

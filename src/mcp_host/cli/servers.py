@@ -71,16 +71,20 @@ class Options(argparse.Namespace):
 
 
 def run(argv: Sequence[str], printer: Printer) -> ExitCode:
-    """Do what *argv* says, which is what follows ``servers``.
+    """Do what *argv* says, which is what follows ``servers``. Nothing is ``list``.
 
     Raises:
         UsageError: It is wrong.
         ConfigError: A file cannot be read or changed.
         SystemExit: It asked for help, which has been printed.
     """
-    parser = _parser()
+    argv = argv or ["list"]
     cut = argv.index("--") if "--" in argv else len(argv)
-    options = parser.parse_args(argv[:cut], Options(command=argv[cut + 1 :]))
+    parser, parsers = _parsers()
+    if argv[0] not in parsers:
+        parser.parse_args(argv[:cut])  # prints the help, or says what is wrong
+    parser = parsers[argv[0]]
+    options = parser.parse_intermixed_args(argv[1:cut], Options(command=argv[cut + 1 :]))
     for word in argv:
         if SURROGATE.search(word):
             parser.error(f"{quoted(word)} is not UTF-8")
@@ -344,7 +348,8 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
-def _parser() -> Parser:
+def _parsers() -> tuple[Parser, Mapping[str, Parser]]:
+    """The parser of ``servers``, and those of its commands: options may stand between their arguments, which it could not have."""
     parser = Parser(
         prog=f"{NAME} servers",
         description="Show and change the servers in your file. Comments and unknown keys in it stay.",
@@ -352,9 +357,10 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    parsers: dict[str, Parser] = {}
     for verb, command in COMMANDS.items():
         usage = f"\n       {NAME} servers ".join(command.usage.splitlines())
-        each = commands.add_parser(
+        each = parsers[verb] = commands.add_parser(
             verb,
             help=command.about,
             usage=f"{NAME} servers {usage or f'{verb} [options]'}",
@@ -377,14 +383,14 @@ def _parser() -> Parser:
         if command.run is _import:
             each.add_argument("names", nargs="*", metavar="NAME", help=argparse.SUPPRESS)
             each.add_argument("--from", dest="source", metavar="FILE-OR-HOST", help=FROM_HELP)
-    return parser
+    return parser, parsers
 
 
 def _add_server_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("url", nargs="?", metavar="URL", help=argparse.SUPPRESS)
     add("-e", "--env", type=_variable, action="append", default=[], metavar="NAME[=VALUE]", help=ENV_HELP)
-    add("-H", "--header", type=_header, action="append", default=[], metavar="NAME=VALUE", help=HEADER_HELP)
+    add("-H", "--header", type=_header, action="append", default=[], metavar="'NAME: VALUE'", help=HEADER_HELP)
     add("--version", metavar="V", help="of a server of a registry, by default the latest")
     add("--registry", metavar="URL", help="by default https://registry.modelcontextprotocol.io")
     add("--package", choices=("npm", "pypi", "oci", "nuget", "remote"), help="by default the first that can be used")
