@@ -48,7 +48,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "slots", "types"),
     },
-    "config": {"errors", "handlers", "limits", "locked_file", "transports"},
+    "config": {"errors", "handlers", "limits", "locked_file", "server_names", "transports"},
     "auth": {"concurrency", "errors", "handlers", "limits", "locked_file", "terminal", "transports", "types"},
     "elicitation": {
         *("errors", "handlers", "json_schema", "limits", "protocol", "server_requests", "slots", "terminal", "types"),

@@ -463,13 +463,25 @@ def test_a_server_that_cannot_be_added_leaves_the_file_as_it_was(subtests: pytes
             assert path.read_text() == text
 
 
+def test_a_name_that_no_host_could_use_is_refused(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for name in ("", " ", "\u3164", "a\x1b[2J", "a\nb", "a\u202eb", "a\udc80"):
+        with subtests.test(ascii(name)):
+            with pytest.raises(ConfigError) as caught:
+                add_server(tmp_path / "mcp.json", name, BARE)
+
+            assert caught.value.reason.startswith("the name of a server ")
+            assert caught.value.server == name
+    assert os.listdir(tmp_path) == []
+    add_server(tmp_path / "mcp.json", "My server 漢字", BARE)
+
+
 def test_the_frames_of_an_error_do_not_have_the_text_of_the_file(subtests: pytest.Subtests, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     for server in (BARE, StdioServer("a\udc80")):
         with subtests.test(ascii(server.command)):
-            path.write_text('{"mcpServers": {"npx": {"url": "s3cret"}}}')
+            path.write_text('{"mcpServers": {"n": {"url": "s3cret"}}}')
             with pytest.raises(ConfigError) as caught:
-                add_server(path, server.command, server)
+                add_server(path, server.command[0], server)
 
             report = TracebackException.from_exception(caught.value, capture_locals=True)
             assert "s3cret" not in str([frame.locals for frame in report.stack[1:]])  # without that of this test

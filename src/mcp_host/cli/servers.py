@@ -31,7 +31,7 @@ from mcp_host.config import (
 )
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.values import Value
-from mcp_host.config.writer import THERE_ALREADY
+from mcp_host.config.writer import THERE_ALREADY, check_name
 from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.transports._http.secret import Secret, SecretValues
 
@@ -197,9 +197,10 @@ def _add_from_registry(options: Options, printer: Printer) -> ExitCode:
         raise UsageError("a server of a registry says which headers it wants: answer with -e NAME=VALUE")
     server = options.url or options.name
     options.name = options.name if options.url else server.rpartition("/")[2]
-    path = options.file.path if isinstance(options.file, FoundFile) else options.file
+    path = _path(options)
+    check_name(path, options.name)  # this and the next before anything is asked
     if not options.replace and path.exists() and any(each.name == options.name for each in read_servers(path).servers):
-        raise ConfigError(THERE_ALREADY, path=path, server=options.name)  # before anything is asked
+        raise ConfigError(THERE_ALREADY, path=path, server=options.name)
 
     def write(found: StdioServer | HttpServer) -> None:
         add_server(options.file, options.name, found, replace=options.replace, source=GENERIC)

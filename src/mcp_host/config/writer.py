@@ -22,6 +22,7 @@ from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written
 from mcp_host.config.values import HttpServer, Input, StdioServer
 from mcp_host.errors import ConfigError, quoted
 from mcp_host.locked_file import LockedFile, create_private_folder
+from mcp_host.server_names import check_server_name
 
 FORMATS = {"toml": "TOML", "yaml": "YAML"}
 THERE_ALREADY = "there is one already: to replace it, pass replace=True"
@@ -51,9 +52,10 @@ def add_server(
     what another program has changed meanwhile is not lost.
 
     Raises:
-        ConfigError: There is a server of that name and *replace* is not set; the dialect cannot say what *server* is;
-            or the file cannot be read, changed or written. Then it is as it was.
+        ConfigError: There is a server of that name and *replace* is not set; *name* is not one to 64 visible characters;
+            the dialect cannot say what *server* is; or the file cannot be read, changed or written. Then it is as it was.
     """
+    check_name(path.path if isinstance(path, FoundFile) else Path(path), name)
     notes: Sequence[str] = ()
 
     def change(file: ServersFile, edit: Edit) -> None:
@@ -68,6 +70,14 @@ def add_server(
 
     change_file(path, dialect, change)
     return tuple(notes)
+
+
+def check_name(path: Path, name: str) -> None:
+    """Raise `ConfigError` if no server in the file at *path* may be called *name*: no host could use it."""
+    try:
+        check_server_name(name)
+    except ValueError as exc:
+        raise ConfigError(str(exc), path=path, server=name) from None
 
 
 def remove_server(path: str | os.PathLike[str] | FoundFile, name: str, *, dialect: str | None = None) -> None:
