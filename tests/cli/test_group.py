@@ -125,10 +125,17 @@ def test_without_a_server_the_command_fails(config: Config, run: Run, subtests: 
             assert run(*words, "--config", config(servers), prompt="Hello?") == (code, "", f"mcp-host: {err}")
 
 
-def test_a_file_that_cannot_be_read_is_one_sentence(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_has_no_servers_is_one_sentence(
+    run: Run, tmp_path: Path, config: Config, subtests: pytest.Subtests
+) -> None:
     path = tmp_path / "none.json"
-
     assert run("tools", "--config", str(path)) == (2, "", f"mcp-host: {path}: there is no such file\n")
+
+    empty = config({})
+    for words in (["tools"], ["inspect"], ["call", "a__b"], ["chat", "--model", "arithmetic"]):
+        with subtests.test(words[0]):
+            result = (2, "", f"mcp-host: there are no servers in {empty}\n")
+            assert run(*words, "--config", empty, prompt="Hello?") == result
 
 
 def test_inspect_shows_each_server(urls: dict[str, object], config: Config, run: Run) -> None:

@@ -16,7 +16,7 @@ from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.cli.output import ConsentMissing, UsageError, print_aside, print_error, status_line
 from mcp_host.cli.transcript import reason
 from mcp_host.config import Input
-from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, quoted
+from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, escaped, quoted
 from mcp_host.group import ClientGroup, OnStatus, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
 from mcp_host.proposed_server import ProposedServer
@@ -61,7 +61,8 @@ async def opened(
     *ask* is asked whether a server may be started, and *ask_input* for inputs. The rest is as for `connected`.
 
     Raises:
-        ConfigError: The file cannot be read, or has no servers.
+        ConfigError: The file cannot be read.
+        UsageError: It has no servers.
         CallerError: No server of it has a tool of that name.
         Exception: One of `FAILURES`: no server can be used.
     """
@@ -85,6 +86,8 @@ async def opened(
         wait=(options.timeout or START_WAIT) if is_conversation(options) else "all",
     )
     wanted = list(group.status())
+    if not wanted:
+        raise UsageError(f"there are no servers in {escaped(str(options.config))}")
     if options.verb == "call":
         wanted = [group.server_of(options.operand)]
         for name in group.status().keys() - {*wanted}:
