@@ -334,13 +334,23 @@ async def test_editors_that_replace_a_file_or_write_it_anew_are_noticed(project:
         async with ClientGroup.from_file(path, watch=watch, on_status=seen) as group:
             await begun.wait()
             await anyio.wait_all_tasks_blocked()
-            for step, name in enumerate("bcd"):
-                if step == 0:  # written in place, behind the link
-                    written(path, {name: DOWN})
-                elif step == 1:  # another file in its place
+            for step, name in enumerate("bcdefgh"):
+                if step == 1:  # another file in its place
                     os.replace(written(project / "mcp.json.new", {name: DOWN}), path)
-                else:
+                elif step == 2:
                     path.unlink()
                     written(path, {name: DOWN})
+                elif step == 3:  # again a link, into a folder that is new
+                    (folder := project.parent / "newer").mkdir()
+                    written(folder / "mcp.json", {name: DOWN})
+                    path.unlink()
+                    path.symlink_to(project / "current/mcp.json")
+                    (project / "current").symlink_to(folder)
+                elif step == 5:  # a link on the way to it leads elsewhere, as for a file that is mounted
+                    written(other / "mcp.json", {name: DOWN})
+                    (project / "next").symlink_to(other)
+                    os.replace(project / "next", project / "current")
+                else:  # written in place, behind the link
+                    written(path, {name: DOWN})
                 await seen.until(name, "down")
-            assert states(group) == {"d": "down"}
+            assert states(group) == {"h": "down"}

@@ -117,18 +117,28 @@ def watcher(watch: bool | WatchFiles) -> WatchFiles | None:
 
 
 async def watch_files(paths: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
-    """Follow these files with watchfiles. It is their folders that are watched: editors put another file in the place of one."""
+    """Follow these files with watchfiles. It is their folders that are watched: editors put another file in the place of one.
+
+    Where a link leads elsewhere after a change, what it leads to is watched from then on.
+    """
     from watchfiles import awatch
 
-    files = _watched(paths)
-    folders = {os.path.dirname(file) for file in files}
     stop = Event()
 
     async def watch() -> None:
-        watching = awatch(*folders, watch_filter=lambda _, path: path in files, recursive=False, stop_event=stop)
-        async with aclosing(watching) as changes:
+        while not stop.is_set():
+            await watch_until_moved(_watched(paths))
+
+    async def watch_until_moved(files: set[str]) -> None:
+        def concerns(_: object, path: str) -> bool:
+            return path in files or _watched(paths) != files  # it may be a link on the way to one of them
+
+        folders = {os.path.dirname(file) for file in files}
+        async with aclosing(awatch(*folders, watch_filter=concerns, recursive=False, stop_event=stop)) as changes:
             async for _ in changes:
                 await changed()
+                if _watched(paths) != files:
+                    break
 
     async with create_task_group() as tasks:
         tasks.start_soon(watch)
@@ -139,5 +149,6 @@ async def watch_files(paths: Sequence[Path], changed: Callable[[], Awaitable[Non
 
 
 def _watched(paths: Sequence[Path]) -> set[str]:
-    """The files that are watched. Of a link, a change of what it leads to counts as well."""
-    return {str(path.absolute()) for path in paths} | {os.path.realpath(path) for path in paths}
+    """The files that are watched. Of a link, a change of what it leads to counts as well, unless its folder is not there."""
+    targets = {target for target in map(os.path.realpath, paths) if os.path.isdir(os.path.dirname(target))}
+    return {str(path.absolute()) for path in paths} | targets
