@@ -140,6 +140,22 @@ async def test_a_server_that_crashes_is_left_out_at_once_and_connected_again_at_
     assert status.error == "a has ended"
 
 
+async def test_a_group_that_is_closed_says_so_and_not_why_a_server_was_down_before() -> None:
+    node, gone, seen = Node("x"), Node("z"), Seen()
+    gone.up = False
+    async with opened({"a": node, "gone": gone}, on_status=seen) as group:
+        await node.crash()
+        await seen.until("a", "ready", 2)
+        assert group.status()["a"].error == "a has ended"
+        reason = group.status()["gone"].error
+
+    for each in (group, ClientGroup({"a": node})):
+        assert (each.status()["a"].state, each.status()["a"].error) == ("down", None)
+        with pytest.raises(NotConnected, match=r"^the group is not open: use `async with`$"):
+            await each.call_tool("a__x")
+    assert (group.status()["gone"].state, group.status()["gone"].error) == ("down", reason)  # that was not the closing
+
+
 @in_no_time
 async def test_a_server_that_crashes_again_and_again_is_paused_unless_it_was_of_use() -> None:
     async def pauses_between_crashes(*, useful: bool) -> list[float]:

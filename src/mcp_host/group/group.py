@@ -25,7 +25,7 @@ from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.tasks import OwnedContext
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected, quoted
 from mcp_host.group.instructions import instructions_of_all
-from mcp_host.group.member import Member, listed
+from mcp_host.group.member import NOT_OPEN, Member, listed
 from mcp_host.group.names import SEPARATOR, server_prefix
 from mcp_host.group.options import GroupOptions, OnServerChange, OnServerLog, ServerOptions, Wait
 from mcp_host.group.status import OnStatus, ServerStatus, StatusChanges
@@ -498,7 +498,7 @@ class ClientGroup:
 
     def _require_open(self) -> TaskGroup:
         if self._tasks is None:
-            raise NotConnected("the group is not open: use `async with`")
+            raise NotConnected(NOT_OPEN)
         return self._tasks
 
     def _options(self, server: Connectable | ServerOptions) -> ServerOptions:

@@ -65,6 +65,7 @@ NOT_READY: Mapping[ServerState, str] = {
     "needs_consent": "has not been agreed to",
     "disabled": "is disabled",
 }
+NOT_OPEN = "the group is not open: use `async with`"
 UNREACHABLE = (AuthError, ConnectionClosed, Unauthorized)  # errors after which a server that was ready is not, any more
 
 
@@ -164,7 +165,10 @@ class Member:
     async def close(self) -> None:
         """Close the connection until the group is opened again."""
         if (run := self._run) is not None:
-            if not run.stopped:
+            if not run.stopped and self.status.state != "down":
+                self.status = replace(
+                    self.status, error=None
+                )  # why it was not ready at some time is not why it is down now
                 self._set("down", quiet=True)
             await self._stop(run, 0.0)
 
@@ -345,6 +349,8 @@ class Member:
     def not_ready(self) -> NotConnected:
         """Why it cannot be called."""
         status = self.status
+        if status.state == "down" and not self.running:
+            return NotConnected(NOT_OPEN)
         text = f"the server {quoted(self.name)} {NOT_READY[status.state]}"
         if (reason := self._problem if status.state == "disabled" else status.error) is not None:
             text += f": {reason.removeprefix(f'{self.name}: ')}"

@@ -32,7 +32,8 @@ class ServerStatus:
     - "needs_consent": a person is asked whether to start it, or has not agreed: see `ClientGroup.from_file`.
     - "disabled": the host or the file has switched it off, or the file describes it wrongly.
 
-    *since* is when that began, in UTC. *error* is the last reason why it was not ready; it stays when the server is back.
+    *since* is when that began, in UTC. *error* is the last reason why it was not ready; it stays when the server is back, until
+    the group is closed.
     *protocol_version* and *tools*, their number, are those of the last connection; None before the first.
     *restarts* counts how often it became ready again.
     """
