@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "limits": set[str](),
     "locked_file": set[str](),
     "proposed_server": set[str](),
+    "secret_words": set[str](),
     "version": set[str](),
     "concurrency": {"errors"},
     "types": {"base_errors"},
@@ -48,7 +49,7 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling"),
         *("server_requests", "slots", "types"),
     },
-    "config": {"errors", "handlers", "limits", "locked_file", "server_names", "transports"},
+    "config": {"errors", "handlers", "limits", "locked_file", "secret_words", "server_names", "transports"},
     "auth": {"concurrency", "errors", "handlers", "limits", "locked_file", "terminal", "transports", "types"},
     "elicitation": {
         *("errors", "handlers", "json_schema", "limits", "protocol", "server_requests", "slots", "terminal", "types"),
@@ -77,8 +78,8 @@ MAY_IMPORT = {
     },
     "cli": {
         *("auth", "client", "config", "elicitation", "errors", "group", "json_schema", "limits", "locked_file"),
-        *("mcp_host", "proposed_server", "protocol", "providers", "sampling", "server_names", "terminal", "testing"),
-        *("tool_changes", "transports", "types", "version"),
+        *("mcp_host", "proposed_server", "protocol", "providers", "sampling", "secret_words", "server_names"),
+        *("terminal", "testing", "tool_changes", "transports", "types", "version"),
     },
     "__main__": {"cli"},
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,14 +13,16 @@ class ProposedServer:
     """A server of a file that needs consent. Its texts are those of the file: control characters in them are escaped.
 
     *name* and *path* are the server's and its file's; *scope* is whose file it is, such as "project", or None if that is not known.
-    *kind* is "command" if the server is started on this machine, or "url". *written* is its command line or URL as the file has
-    it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for later.
-    *variables* are the names of the variables of the environment (or headers) that the file gives it, and *expansions* say which values
-    of yours it gets, and where: ``headers.X-Key: env:TOKEN``, ``args[0]: input:key``. *warnings* say what in its entry
-    is not obeyed, such as a sandbox.
+    *kind* is "command" if the server is started on this machine, or "url". *written* is its command line or URL (with its unix socket) as the file
+    has it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for later.
+    *cwd* is the folder that it is started in (None: that of this process), and *env_file* the path of the file with more variables.
+    *variables* are those of the environment (or the headers) that the files give it, with what may be shown of their values, and *deciding*
+    the names of those that can decide what is run, such as PATH and NODE_OPTIONS: show their values. *expansions* say which values
+    of yours it gets, and where: ``headers.X-Key: env:TOKEN``, ``args[0]: input:key``. *settings* are the rest of its entry, such as
+    ``timeout: 5.0 seconds``. *warnings* say what in its entry is not obeyed, such as a sandbox.
 
     *previous* is the one that was agreed to under this name, in this file, if it has changed since: *expanded* then.
-    *digest* is of all that the person agrees to. If it changes, the server needs consent again.
+    *digest* is of all that the person agrees to, with what is hidden of the command line or URL and of the files. If it changes, the server needs consent again.
     """
 
     name: str
@@ -28,8 +31,12 @@ class ProposedServer:
     kind: Literal["command", "url"]
     written: str
     expanded: str
-    variables: tuple[str, ...] = ()
+    cwd: str | None = None
+    env_file: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    deciding: tuple[str, ...] = ()
     expansions: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     digest: str
     previous: str | None = None

@@ -150,6 +150,9 @@ def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, 
     assert list(transport.command) == ["/opt/x", "t0k3n", "d", "pa55", "Rome", "k3y", "k3y", "/home/u", "a b"]
     remote = entry(tmp_path, "codex", url="https://example.com/?k=1", bearer_token_env_var="V")
     assert remote.expand({"V": "x"}).shown == remote.shown == "https://example.com/?k=1"
+    local = entry(tmp_path, url="unix:///var/run/${env:V}.sock#/mcp")
+    assert local.expand({"V": "docker"}).shown == "http://localhost/mcp at /var/run/docker.sock"
+    assert local.shown == "http://localhost/mcp at /var/run/${env:V}.sock"
 
 
 def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:

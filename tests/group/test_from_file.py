@@ -128,7 +128,8 @@ async def test_a_projects_server_is_started_once_a_person_has_agreed_and_is_aske
         kind="command",
         written="no-such-program '${DIR}' -v",
         expanded=hidden,
-        variables=("TOKEN",),
+        cwd=str(project),
+        variables={"TOKEN": "**********"},
         expansions=("args[0]: env:DIR", "env.TOKEN: env:KEY"),
         warnings=("autoApprove: no approval is taken from a file: your own approver decides",),
         digest=proposed.digest,
@@ -148,6 +149,67 @@ async def test_a_projects_server_is_started_once_a_person_has_agreed_and_is_aske
             assert await opened(servers, **values) == asked
     path = project.parent / ".mcp.json"
     assert await opened({"shop": first}) == [("shop", None)]
+
+
+async def test_a_person_sees_and_agrees_to_all_of_a_projects_files_that_decides_what_runs(
+    project: Path, subtests: pytest.Subtests
+) -> None:
+    """Values that are the person's own may change: they are told where these go."""
+    entry = {
+        "command": "./run.sh",
+        "cwd": "tools",
+        "envFile": ".env",
+        "timeout": 5,
+        "startup_timeout_sec": 7,
+        "env": {
+            "NODE_OPTIONS": "--title=${V} ${file:key}",
+            "MODE": "\x1b[2J",
+            "API_KEY": "sk-1234567890",
+            "KEY_OF_FILE": "${file:key}",
+        },
+        "includeTools": ["a", "b"],
+        "excludeTools": ["b"],
+        "oauth": {"clientId": "me", "clientSecret": "s3cret"},
+    }
+    path = written(project / "servers.json", {"a": entry})
+    environment = {"V": "1"}
+    files = {".env": "PATH=/usr/bin\nTOKEN=t0k3n\n", "key": "k1"}
+    for name, text in files.items():
+        (project / name).write_text(text)
+    approver = Approver()
+
+    async def asked() -> list[ProposedServer]:
+        approver.asked = []
+        with anyio.fail_after(200):
+            async with ClientGroup.from_file(path, scope="project", approve_servers=approver, environment=environment):
+                return approver.asked
+
+    (proposed,) = await asked()
+    assert (proposed.cwd, proposed.env_file) == (str(project / "tools"), str(project / ".env"))
+    assert proposed.variables == {
+        "API_KEY": "***",
+        "KEY_OF_FILE": "**********",
+        "MODE": "\\x1b[2J",
+        "NODE_OPTIONS": "--title=********** k1",
+        "PATH": "/usr/bin",
+        "TOKEN": "**********",
+    }
+    assert proposed.deciding == ("NODE_OPTIONS", "PATH")
+    assert proposed.settings == (
+        "timeout: 5.0 seconds",
+        "connect_timeout: 7.0 seconds",
+        "tools: a, b",
+        "tools that are left out: b",
+        "oauth.client_id: me",
+        "oauth.client_secret: **********",
+    )
+    for name, changed in ((".env", "PATH=/tmp/evil:/usr/bin\nTOKEN=t0k3n\n"), ("key", "k2")):
+        with subtests.test(name):
+            assert await asked() == []
+            (project / name).write_text(changed)
+            assert [each.name for each in await asked()] == ["a"]
+    environment["V"] = "2"
+    assert await asked() == []
 
 
 async def test_only_servers_of_a_project_need_consent_or_all_of_a_file_of_unknown_scope_if_the_host_asks(

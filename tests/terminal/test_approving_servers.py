@@ -13,7 +13,7 @@ from mcp_host.group import ProposedServer
 from tests.terminal.screens import Screen
 
 START = "Start this server? [y/v/N] "
-CONNECT = "Connect to it? [y/v/N] "
+CONNECT = "Connect to it? [y/N] "
 REFUSED = Deny("the user refused it")
 COMMAND = ProposedServer(
     name="shop",
@@ -22,7 +22,11 @@ COMMAND = ProposedServer(
     kind="command",
     written="uvx shop '${DIR}'",
     expanded="uvx shop '**********'",
-    variables=("MODE", "TOKEN"),
+    cwd="/projects/shop",
+    env_file="/projects/shop/.env",
+    variables={"MODE": "dev", "PATH": "/opt/bin", "TOKEN": "**********"},
+    deciding=("PATH",),
+    settings=("timeout: 5.0 seconds",),
     expansions=("args[1]: env:DIR", "env.TOKEN: env:KEY"),
     digest="1",
 )
@@ -31,14 +35,20 @@ URL = replace(
     kind="url",
     written="https://example.com/mcp",
     expanded="https://example.com/mcp",
-    variables=(),
+    cwd=None,
+    env_file=None,
+    variables={},
+    deciding=(),
+    settings=(),
     expansions=(),
 )
 
 
-async def decision(screen: Screen, *keys: str, asked: ProposedServer = COMMAND) -> Allow | Deny:
+async def decision(
+    screen: Screen, *keys: str, asked: ProposedServer = COMMAND, question: str | None = None
+) -> Allow | Deny:
     """Ask, press *keys* at each question, and return the decision."""
-    question = START if asked.kind == "command" else CONNECT
+    question = question or (START if asked.kind == "command" else CONNECT)
     return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
 
 
@@ -49,7 +59,7 @@ async def test_only_yes_allows_a_server(screen: Screen, subtests: pytest.Subtest
     assert await decision(screen, "s\n", "a\n", "session\n") == REFUSED
 
 
-async def test_the_person_sees_the_file_the_command_and_the_names_of_variables(screen: Screen) -> None:
+async def test_the_person_sees_the_file_the_command_and_what_else_decides_what_runs(screen: Screen) -> None:
     assert await decision(screen, "y\n") == Allow()
 
     assert screen.rows == [
@@ -60,13 +70,19 @@ async def test_the_person_sees_the_file_the_command_and_the_names_of_variables(s
         "  | uvx shop '**********'",
         "as the file has it",
         "  | uvx shop '${DIR}'",
+        "the folder that it is started in",
+        "  | /projects/shop",
+        "the file that more variables are from",
+        "  | /projects/shop/.env",
+        "variables that can decide what is run",
+        "  | PATH=/opt/bin",
         "variables of the environment that the file gives it",
-        "  | MODE, TOKEN",
+        "  | MODE, PATH, TOKEN",
         "values of yours that it gets",
         "  | args[1]: env:DIR",
         "  | env.TOKEN: env:KEY",
         "",
-        "y: yes, until its entry or its command changes",
+        "y: yes, until its entry, its command or the file of variables changes",
         "v: view the whole entry",
         "A refusal holds until the next start.",
         "Start this server? [y/v/N] y",
@@ -75,8 +91,12 @@ async def test_the_person_sees_the_file_the_command_and_the_names_of_variables(s
 
 PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
     "a URL of a file of unknown scope": (
-        replace(URL, scope=None, variables=("X-Key",)),
+        replace(URL, scope=None, variables={"X-Key": "**********"}),
         ["A file brings a server", "its URL", "headers that the file gives it"],
+    ),
+    "a URL whose host is not at its beginning": (
+        replace(URL, expanded="https://good.example@evil.example/mcp?@x"),
+        ["the host that it connects to", "  | evil.example"],
     ),
     "another command": (
         replace(COMMAND, previous="npx shop"),
@@ -87,8 +107,8 @@ PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
         ["what is not obeyed of its entry", "  | sandbox: no", "  | trust: no"],
     ),
     "other settings": (
-        replace(COMMAND, variables=(), previous=COMMAND.expanded),
-        ["what you agreed to", "  | the same, with other settings"],
+        replace(COMMAND, variables={}, deciding=(), previous=COMMAND.expanded),
+        ["what you agreed to", "  | the same as far as it is shown: a setting or a hidden value is another now"],
     ),
     "what would control the terminal": (
         replace(COMMAND, name="a\x1b[2J", expanded="x \x1b[2J\u202e"),
@@ -102,12 +122,13 @@ async def test_a_change_is_shown_with_what_was_agreed_to_and_text_of_the_file_is
 ) -> None:
     for name, (proposed, rows) in PARTS.items():
         with subtests.test(name):
-            assert await decision(screen, "n\n", asked=proposed) == REFUSED
+            question = CONNECT.replace("y/N", "y/v/N") if proposed.variables and proposed.kind == "url" else None
+            assert await decision(screen, "n\n", asked=proposed, question=question) == REFUSED
             assert [row for row in rows if row not in screen.rows] == []
 
 
 async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> None:
-    long = replace(COMMAND, expanded="uvx " + "x " * 2_000 + "--last")
+    long = replace(COMMAND, env_file=None, expanded="uvx " + "x " * 2_000 + "--last")
 
     assert await decision(screen, "v\n", "n\n", asked=long) == REFUSED
 
@@ -116,3 +137,20 @@ async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> Non
     assert any("more lines" in row for row in first)
     assert not any("--last" in row for row in first)
     assert any("--last" in row for row in second)
+
+
+async def test_the_whole_entry_has_the_values_of_its_variables_and_is_offered_only_if_there_is_more(
+    screen: Screen,
+) -> None:
+    assert await decision(screen, "v\n", "y\n") == Allow()
+
+    rows = screen.rows
+    second = rows[rows.index("Start this server? [y/v/N] v") + 1 :]
+    assert second[second.index("variables of the environment that the file gives it") :][:4] == [
+        "variables of the environment that the file gives it",
+        "  | MODE=dev",
+        "  | PATH=/opt/bin",
+        "  | TOKEN=**********",
+    ]
+    assert second[second.index("its other settings") :][:2] == ["its other settings", "  | timeout: 5.0 seconds"]
+    assert await decision(screen, "v\n", "n\n", asked=URL) == REFUSED  # it is no key then

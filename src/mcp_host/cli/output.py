@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from typing import Self, TextIO
 
-from mcp_host.cli.secret_words import without_secrets
 from mcp_host.errors import (
     MARGIN,
     CallDenied,
@@ -37,6 +36,7 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
+from mcp_host.secret_words import without_secrets
 from mcp_host.terminal.device import write_aside
 from mcp_host.terminal.text import NARROWEST, Layout, Rows, Style, clean, clean_for_file, has_color, styled, wrapped
 

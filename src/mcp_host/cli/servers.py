@@ -13,7 +13,6 @@ import anyio
 
 from mcp_host.cli.arguments import HEADER, NAME, SURROGATE, URL, VARIABLE, Parser, pair
 from mcp_host.cli.output import ExitCode, Printer, UsageError, near, print_error, print_json, text_of
-from mcp_host.cli.secret_words import without_secrets
 from mcp_host.config import (
     DIALECTS,
     EnvironmentVariable,
@@ -33,6 +32,7 @@ from mcp_host.config.dialects import GENERIC
 from mcp_host.config.values import Value
 from mcp_host.config.writer import THERE_ALREADY, check_name
 from mcp_host.errors import ConfigError, escaped, quoted
+from mcp_host.secret_words import without_secrets
 from mcp_host.transports._http.secret import Secret, SecretValues
 
 CONFIG_HELP = "the file of servers, by default {}"

@@ -11,12 +11,14 @@ from json import dumps
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.dotenv import parse_env_file
 from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
-from mcp_host.config.variables import NotSet, Values, read_small_file
+from mcp_host.config.variables import HIDDEN, NotSet, Values, read_small_file
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
+from mcp_host.secret_words import without_secrets
 from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
@@ -32,7 +34,7 @@ EVERY_TOOL = ToolFilter()
 class ExpandedServer:
     """A server with the values of its variables, ready to connect to.
 
-    *shown* is its command line or URL with ``**********`` in the place of what variables hid: values of the environment,
+    *shown* is its command line or URL (with its unix socket) with ``**********`` in the place of what variables hid: values of the environment,
     of files and of passwords. *digest* tells two command lines or URLs apart, with their secrets.
     *warnings* are those of the expansion.
     """
@@ -48,13 +50,19 @@ class ExpandedServer:
 class ServerPreview:
     """What a server will be, for a person who decides whether to use it.
 
-    *shown* is as for `ExpandedServer`, with ``${input:id}`` in the place of inputs. *variables* are the names of the variables of
-    the environment, or of the headers, that the file gives it. *digest* is of the command line or URL and of these names.
+    *shown* is as for `ExpandedServer`, with ``${input:id}`` in the place of inputs. *cwd* is the folder that it is started in (None: that of
+    this process), and *env_file* the path of the file with more variables. *variables* are those of the environment, or the headers,
+    that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
+    what is run, such as PATH: what the files say of these is shown. *digest* is of all this, and of what the files say in the
+    place of what is hidden; values that the environment gives to variables or headers may change.
     """
 
     shown: str
-    variables: tuple[str, ...]
+    variables: Mapping[str, str] = field(repr=False)
     digest: str
+    cwd: str | None = None
+    env_file: str | None = None
+    deciding: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +97,7 @@ class ServerEntry:
 
     @property
     def shown(self) -> str:
-        """Its command line or URL, unexpanded."""
+        """Its command line, or its URL and unix socket, unexpanded."""
         return "" if self.transport is None else _shown(self.transport)
 
     def error(self, reason: str, field: str | None = None) -> ConfigError:
@@ -175,11 +183,28 @@ class _Expander:
         return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest_of_it, warnings=warnings)
 
     def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
-        real = server.map(self._text)
-        shown = _shown(server.map(self._shown_text))
-        names = {*self._env_file(real.env_file), *real.env} if isinstance(real, StdioServer) else {*real.headers}
-        variables = tuple(escaped(name) for name in sorted(names))
-        return ServerPreview(shown=shown, variables=variables, digest=digest([_identity(real), variables]))
+        real, shown, settled = (server.map(each) for each in (self._text, self._shown_text, self._settled_text))
+        if isinstance(shown, HttpServer):
+            headers = _in_order(_told(shown.headers))
+            return ServerPreview(
+                shown=_shown(shown), variables=headers, digest=digest([_identity(real), list(headers)])
+            )
+        assert isinstance(real, StdioServer), "it is of the same kind"
+        assert isinstance(settled, StdioServer), "it is of the same kind"
+        more = self._env_file(real.env_file)
+        said = {**more, **_secrets(settled.env)}
+        deciding = {name: value for name, value in said.items() if decides(name)}
+        variables = _in_order({**dict.fromkeys(more, HIDDEN), **_told(shown.env), **deciding})
+        cwd = self._cwd(shown.cwd)
+        env_file = None if shown.env_file is None else os.fspath(self._values.folder / shown.env_file)
+        return ServerPreview(
+            shown=_shown(shown),
+            variables=variables,
+            digest=digest([_identity(real), self._cwd(real.cwd), real.env_file, said]),
+            cwd=None if cwd is None else escaped(cwd),
+            env_file=None if env_file is None else escaped(env_file),
+            deciding=tuple(_in_order(deciding)),
+        )
 
     def _text(self, name: str, value: Value) -> Secret | None:
         reason = ""
@@ -197,6 +222,10 @@ class _Expander:
     def _shown_text(self, name: str, value: Value) -> Secret | None:
         expansion = self._values.expand(name, value)
         return None if expansion is None else Secret(expansion.shown)
+
+    def _settled_text(self, name: str, value: Value) -> Secret | None:
+        expansion = self._values.expand(name, value)
+        return None if expansion is None else expansion.settled
 
     def _stdio(self, server: StdioServer) -> Stdio:
         env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
@@ -291,4 +320,16 @@ def _identity(server: StdioServer | HttpServer) -> list[str | None]:
 def _shown(server: StdioServer | HttpServer) -> str:
     if isinstance(server, StdioServer):
         return escaped(shlex.join([server.command, *server.args]))
-    return escaped(str.__str__(server.url))
+    return escaped(str.__str__(server.url) + ("" if server.uds is None else f" at {server.uds}"))
+
+
+def _told(values: Mapping[str, Value]) -> dict[str, str]:
+    """What a person is told of *values*, in which variables are hidden: what the file itself has may be a secret too."""
+    return {
+        name: value if value == HIDDEN else without_secrets(f"{name}={value}").removeprefix(f"{name}=")
+        for name, value in _secrets(values).items()
+    }
+
+
+def _in_order(values: Mapping[str, str]) -> dict[str, str]:
+    return {escaped(name): escaped(str.__str__(values[name])) for name in sorted(values)}

@@ -22,6 +22,7 @@ Scheme: TypeAlias = Literal["env", "value", "input", "file", "place", "unsupport
 
 PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
 HIDDEN = "**********"
+SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs: variables in them hide nothing
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
 
 _DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
@@ -140,10 +141,14 @@ class NotSet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A value after expansion, and how to show it: with `HIDDEN` in the place of what may be a secret."""
+    """A value after expansion, and how to show it: with `HIDDEN` in the place of what may be a secret.
+
+    *settled* is what the files say: with `HIDDEN` only in the place of what the environment and the answers give.
+    """
 
     text: Secret
     shown: str
+    settled: Secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,21 +175,23 @@ class Values:
             if value.optional and value.name not in self.environment:
                 return None
             text = self._environment(value.name, name)
-            return Expansion(Secret(value.prefix + text), value.prefix + HIDDEN)
+            hidden = value.prefix + HIDDEN
+            return Expansion(Secret(value.prefix + text), hidden, Secret(hidden))
         forms = self.forms(name)
-        whole = shown = ""
+        whole = shown = settled = ""
         for piece in parse(name, value):
             variable = own(piece, forms)
             if variable is None:
                 written = piece.written if isinstance(piece, Variable) else piece
-                whole, shown = whole + str.__str__(written), shown + written
+                whole, shown, settled = whole + str.__str__(written), shown + written, settled + written
                 continue
-            text, is_secret = self._resolve(variable, name)
+            text, scheme, is_secret = self._resolve(variable, name)
             whole, shown = whole + text, shown + (HIDDEN if is_secret else text)
-        return Expansion(Secret(whole), shown)
+            settled += HIDDEN if scheme in ("env", "input") else text
+        return Expansion(Secret(whole), shown, Secret(settled))
 
-    def _resolve(self, variable: Variable, name: str) -> tuple[str, bool]:
-        """The value, and whether it may be a secret."""
+    def _resolve(self, variable: Variable, name: str) -> tuple[str, Scheme, bool]:
+        """The value, where it is from, and whether it may be a secret."""
         problem: NotSet | None = None
         for scheme, argument in variable.sources:
             try:
@@ -193,8 +200,8 @@ class Values:
                 problem = problem or exc
                 continue
             if text or variable.form != "${a:b | c:d}":  # there, "the first that is not empty"
-                is_shown = scheme in ("value", "place") or (scheme == "env" and name == "command")
-                return text, not is_shown and not (scheme == "input" and not self.inputs[argument].password)
+                is_shown = scheme in ("value", "place") or (scheme == "env" and name in SHOWN)
+                return text, scheme, not is_shown and not (scheme == "input" and not self.inputs[argument].password)
         raise problem or NotSet("none of its sources has a value")
 
     def _value(self, scheme: Scheme, argument: str, name: str) -> str:

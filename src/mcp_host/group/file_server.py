@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +30,7 @@ from mcp_host.config import (
     merge_servers,
     read_servers,
 )
+from mcp_host.config.variables import HIDDEN
 from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.group.consents import ApproveServer, ServerConsents
 from mcp_host.group.names import server_prefix
@@ -38,6 +39,7 @@ from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import Limits
 from mcp_host.proposed_server import ProposedServer
 from mcp_host.server_names import check_server_name
+from mcp_host.transports._http.secret import Secret
 from mcp_host.transports.base import Transport
 
 if TYPE_CHECKING:
@@ -224,8 +226,12 @@ class FileServer:
             kind="url" if isinstance(entry.transport, HttpServer) else "command",
             written=entry.shown,
             expanded=preview.shown,
+            cwd=preview.cwd,
+            env_file=preview.env_file,
             variables=preview.variables,
+            deciding=preview.deciding,
             expansions=entry.variables,
+            settings=tuple(escaped(text) for text in _settings(entry)),
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),
         )
@@ -296,6 +302,21 @@ class FileServer:
         except (TypeError, ValueError) as exc:  # it quotes no secret
             reason = str(exc)
         raise self.entry.error(reason, "oauth")
+
+
+def _settings(entry: ServerEntry) -> Iterator[str]:
+    """What *entry* says besides what is started, for a person."""
+    for name, seconds in (("timeout", entry.timeout), ("connect_timeout", entry.connect_timeout)):
+        if seconds is not None:
+            yield f"{name}: {seconds} seconds"
+    for name, tools in (("tools", entry.tools.allow), ("tools that are left out", entry.tools.exclude or None)):
+        if tools is not None:
+            yield f"{name}: {', '.join(sorted(tools))}"
+    for setting in fields(entry.oauth) if entry.oauth is not None else ():
+        value = getattr(entry.oauth, setting.name)
+        if value != setting.default:
+            shown = ", ".join(value) if isinstance(value, tuple) else value
+            yield f"oauth.{setting.name}: {HIDDEN if isinstance(value, Secret) else shown}"
 
 
 def _problem(entry: ServerEntry) -> str | None:

@@ -191,7 +191,7 @@ class ClientGroup:
         and returns whether to start it: an async function, or a plain one, which is called in a thread. `Allow` and `Deny` count as True
         and False, so `ask_in_terminal` can be passed. They are asked about one server at a time, and ``async with`` waits for the answers,
         but with ``wait="none"``, while the other servers connect. The consent is kept in *consents*, by default in a file of this user, and
-        holds until the entry or what it expands to changes. A refusal is not kept: it holds until the group is opened again, or `enable`.
+        holds until the entry, what it expands to, or a file that its variables are from changes. A refusal is not kept: it holds until the group is opened again, or `enable`.
         Without *approve_servers* such servers stay "needs_consent": show `proposed_servers`, and call `approve_server`.
 
         A file whose scope is not known is taken for a project's if there is *approve_servers*, and for the user's otherwise. Files of the

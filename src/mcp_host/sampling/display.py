@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
@@ -316,6 +317,8 @@ WHOSE = {
     None: "A file brings a server",
 }
 
+SAME = "the same as far as it is shown: a setting or a hidden value is another now"
+
 
 @dataclass(frozen=True, slots=True)
 class _ServerPage(_Page):
@@ -330,20 +333,52 @@ class _ServerPage(_Page):
         yield from self.part("the command that is run on this machine" if is_command else "its URL", proposed.expanded)
         if proposed.written != proposed.expanded:
             yield from self.part("as the file has it", proposed.written)
-        if proposed.variables:
-            given = "variables of the environment" if is_command else "headers"
-            yield from self.part(f"{given} that the file gives it", ", ".join(proposed.variables))
+        if not is_command and (host := _host_behind(proposed.expanded)):
+            yield from self.part("the host that it connects to", host)
+        yield from self.surroundings()
         if proposed.expansions:
             yield from self.part("values of yours that it gets", "\n".join(proposed.expansions))
+        if proposed.settings and self.whole:
+            yield from self.part("its other settings", "\n".join(proposed.settings))
         if proposed.warnings:
             yield from self.part("what is not obeyed of its entry", "\n".join(proposed.warnings))
         if proposed.previous is not None:
             same = proposed.previous == proposed.expanded
-            yield from self.part("what you agreed to", "the same, with other settings" if same else proposed.previous)
+            yield from self.part("what you agreed to", SAME if same else proposed.previous)
+
+    def surroundings(self) -> Rows:
+        """What else decides what is run, and what is given to it."""
+        proposed = self.proposed
+        if proposed.cwd is not None:
+            yield from self.part("the folder that it is started in", proposed.cwd)
+        if proposed.env_file is not None:
+            yield from self.part("the file that more variables are from", proposed.env_file)
+        if proposed.deciding:
+            yield from self.values("variables that can decide what is run", proposed.deciding)
+        if proposed.variables:
+            given = "variables of the environment" if proposed.kind == "command" else "headers"
+            heading = f"{given} that the file gives it"
+            if self.whole:
+                yield from self.values(heading, proposed.variables)
+            else:
+                yield from self.part(heading, ", ".join(proposed.variables))
+
+    def values(self, heading: str, names: Iterable[str]) -> Rows:
+        """One after the other, so that a long one does not hide the next."""
+        yield from self.heading(heading)
+        for name in names:
+            rows = self.text(f"{name}={self.proposed.variables[name]}", hang=4)
+            yield from self.layout.cut(rows, self.most(SETTING_ROWS_SHOWN))
 
     def part(self, heading: str, text: str) -> Rows:
         yield from self.heading(heading)
         yield from self.layout.cut(self.text(text, hang=4), self.most(ROWS_SHOWN))
+
+
+def _host_behind(url: str) -> str:
+    """The host of a *url* that has a user before it, which may look like a host. Else an empty text."""
+    authority = re.split(r"[/?#\\]", url.partition("://")[2])[0]
+    return authority.rpartition("@")[2] if "@" in authority else ""
 
 
 def _json(value: object) -> str:

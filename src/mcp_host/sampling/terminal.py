@@ -79,7 +79,9 @@ async def ask(request: SamplingRequest | ToolCallRequest | ProposedServer, termi
         return await _decide(_about_model(request), partial(describe, request, whole=True), terminal)
     if isinstance(request, ProposedServer):
         await terminal.show(chain([""], describe_server(request, terminal.layout)))
-        return await _decide(_about_server(request), partial(describe_server, request, whole=True), terminal)
+        whole = partial(describe_server, request, whole=True)
+        has_more = list(whole(terminal.layout)) != list(describe_server(request, terminal.layout))
+        return await _decide(_about_server(request, has_more), whole, terminal)
     await terminal.show(chain([""], describe_call(request, terminal.layout)))
     return await _decide(_about_tool(request), partial(describe_call, request, whole=True), terminal)
 
@@ -115,15 +117,18 @@ def _about_tool(request: ToolCallRequest) -> _Question:
     return _Question("May your client call it?", keys, note, Deny(CALL_REFUSED))
 
 
-def _about_server(proposed: ProposedServer) -> _Question:
+def _about_server(proposed: ProposedServer, has_more: bool) -> _Question:
     text, what = ("Start this server?", "its command") if proposed.kind == "command" else ("Connect to it?", "its URL")
-    keys = {"y": f"yes, until its entry or {what} changes", "v": "view the whole entry"}
+    parts = f" or {what}" if proposed.env_file is None else f", {what} or the file of variables"
+    view = {"v": "view the whole entry"} if has_more else {}
+    keys = {"y": f"yes, until its entry{parts} changes", **view}
     return _Question(text, keys, "A refusal holds until the next start.", Deny(CALL_REFUSED))
 
 
 async def _decide(question: _Question, whole: Callable[[Layout], Rows], terminal: Terminal) -> Allow | Deny:
     allow = {word: decision for word, decision in ALLOW.items() if word[0] in question.keys}
-    answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **dict.fromkeys(DENY, question.deny), **VIEW}
+    view = VIEW if "v" in question.keys else {}
+    answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **dict.fromkeys(DENY, question.deny), **view}
     while True:
         await terminal.show(question.rows(terminal.layout))
         decision = await terminal.choose(question.text, "/".join([*question.keys, "N"]), answers)

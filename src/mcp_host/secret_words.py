@@ -1,4 +1,4 @@
-"""Words of a command line that look like secrets: errors do not repeat them, since logs keep what is on stderr."""
+"""Words that look like secrets: errors do not repeat those of a command line, and what is shown of a file has none."""
 
 from __future__ import annotations
 
