@@ -321,14 +321,15 @@ def test_a_conversation_has_the_tools_of_all_servers_under_one_set_of_approvals(
 def test_a_conversation_shows_its_servers_and_tools(
     urls: dict[str, object], config: Config, talk: Talk, provider: Provider
 ) -> None:
-    rows = talk(config({"shop": urls["shop"]}), "/tools", "/servers", "/login nobody")
+    rows = talk(config({"shop": urls["shop"]}), "/tools", "/servers", "/login nobody", "/login shop")
 
     tools = rows.index("> /tools")
     assert rows[tools + 1] == "    shop__add(a: integer, b: integer)"
     servers = rows.index("> /servers")
     assert SINCE.sub("", rows[servers + 1]) == "    shop          ready, revision 2026-07-28, tools: 7"
     login = rows.index("> /login nobody")
-    assert rows[login + 1] == "mcp-host: the group has no server 'nobody', only 'shop'"
+    assert rows[login + 1] == "mcp-host: 'nobody' is none of the servers 'shop'"
+    assert rows[rows.index("> /login shop") + 1] == "shop is ready: it needs no login now."
     assert provider.requests == []
 
 

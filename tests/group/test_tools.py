@@ -61,8 +61,11 @@ async def test_a_name_that_is_no_tool_of_the_group_is_said_to_be_none(subtests: 
                 await group.call_tool(name)
         with pytest.raises(TypeError, match="name must be text, not int"):
             await group.call_tool(5)  # type: ignore[arg-type]  # the subject
-        with pytest.raises(CallerError, match="the group has no server 'b', only 'a'"):
+        with pytest.raises(CallerError, match="'b' is none of the servers 'a'"):
             await group.read_resource("b", "x:///r")
+    async with opened({}) as empty:
+        with pytest.raises(CallerError, match=r"'a__x' is of none of the servers \(there are none\)"):
+            await empty.call_tool("a__x")
 
     assert node.called == []
 

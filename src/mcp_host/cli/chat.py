@@ -33,7 +33,7 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
-from mcp_host.errors import ConnectionClosed, McpError, NotConnected
+from mcp_host.errors import ConnectionClosed, McpError, NotConnected, escaped
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.limits import Limits
@@ -309,13 +309,19 @@ class Chat:
                     case "/tools":
                         await self._show_tools()
                     case "/login" if isinstance(self.client, ClientGroup):
-                        await self.client.log_in(name.strip())
+                        await self._log_in(self.client, name.strip())
                     case _:
                         self._transcript.note(HELP)
             except McpError as exc:
                 self.show_failure(exc)
         self._turn_scope = None
         await self.begin_prompt()
+
+    async def _log_in(self, group: ClientGroup, name: str) -> None:
+        was_ready = name in group.status() and group.status()[name].state == "ready"
+        await group.log_in(name)  # of one that is ready, too: its tools may be others by now
+        if was_ready:
+            self._transcript.note(f"{escaped(name)} is ready: it needs no login now.")
 
     async def _end_prompt(self) -> None:
         """The person has typed a line: undo `begin_prompt`, and say if the server has ended meanwhile."""

@@ -585,7 +585,7 @@ class ClientGroup:
 
     def _member(self, name: str) -> Member:
         if (member := self._members.get(name)) is None:
-            raise CallerError(f"the group has no server {quoted(name)}, only {_list(self._members)}")
+            raise CallerError(f"{quoted(name)} is none of the servers {_list(self._members)}")
         return member
 
     async def _started(self, member: Member) -> ServerStatus:
@@ -870,7 +870,7 @@ def _take(group: ref[ClientGroup], changed: Difference) -> None:
 
 
 def _list(names: Iterable[str]) -> str:
-    return ", ".join(map(quoted, names))
+    return ", ".join(map(quoted, names)) or "(there are none)"
 
 
 def _for_server(
