@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcp_host import Stdio, StreamableHttp
 from mcp_host.auth import MemoryTokens
 from mcp_host.config import DIALECTS, Input, ServerEntry, ToolFilter, ask_inputs, read_servers
+from mcp_host.config.deciding import decides
 from mcp_host.config.dotenv import parse_env_file
 from mcp_host.config.values import Source
 from mcp_host.errors import ConfigError
@@ -167,6 +168,44 @@ def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
     assert "b # c" not in repr(expanded.transport.env)
     assert expanded.warnings == ("env_file: its line 3 is no variable",)
     assert stdio(relative, {}).env == {"A": "file", "B": "b # c", "TWICE": "${A}"}
+
+
+def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_none(subtests: pytest.Subtests) -> None:
+    deciding = (
+        *(
+            "PATH",
+            "Path",
+            "LD_PRELOAD",
+            "DYLD_INSERT_LIBRARIES",
+            "PYTHONPATH",
+            "NODE_OPTIONS",
+            "BASH_ENV",
+            "ENV",
+            "PERL5OPT",
+        ),
+        *(
+            "RUBYOPT",
+            "GIT_SSH_COMMAND",
+            "UV_INDEX_URL",
+            "npm_config_registry",
+            "OPENSSL_CONF",
+            "GOFLAGS",
+            "RUSTC_WRAPPER",
+        ),
+        *(
+            "JAVA_TOOL_OPTIONS",
+            "XDG_CONFIG_HOME",
+            "ZDOTDIR",
+            "PS4",
+            "DOTNET_STARTUP_HOOKS",
+            "PSModulePath",
+            "YARN_RC_FILENAME",
+        ),
+    )
+    others = ("MODE", "PATHS", "GITHUB_TOKEN", "GOOGLE_API_KEY", "UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "API_ENV", "")
+    for name in (*deciding, *others):
+        with subtests.test(name):
+            assert decides(name) == (name in deciding)
 
 
 def test_servers_of_a_project_are_started_in_its_folder(subtests: pytest.Subtests, tmp_path: Path) -> None:

@@ -211,6 +211,19 @@ async def test_a_person_sees_and_agrees_to_all_of_a_projects_files_that_decides_
     environment["V"] = "2"
     assert await asked() == []
 
+    def approve(proposed: ProposedServer) -> bool:
+        (project / "key").write_text(f"changed after {proposed.name} was shown")
+        return True
+
+    with anyio.fail_after(200):
+        consents = ServerConsents(project / "consents.json")
+        group = ClientGroup.from_file(
+            path, scope="project", approve_servers=approve, environment=environment, consents=consents
+        )
+        async with group:
+            status = group.status()["a"]
+            assert (status.state, status.error) == ("needs_consent", "it has changed while a person was asked about it")
+
 
 async def test_only_servers_of_a_project_need_consent_or_all_of_a_file_of_unknown_scope_if_the_host_asks(
     project: Path, subtests: pytest.Subtests

@@ -52,6 +52,7 @@ ServersPath: TypeAlias = str | os.PathLike[str] | FoundFile
 
 NOT_ASKED = "it needs the consent of a person, and the group was made without approve_servers"
 REFUSED = "approve_servers has refused it"
+CHANGED = "it has changed while a person was asked about it"
 FAILED = "asking for consent failed"
 NOT_USED = ("metadata_url", "authorization_url", "token_url", "resource")
 """Settings of a file for logging in that are not obeyed, since the server itself says where that is."""
@@ -210,6 +211,8 @@ class FileServer:
             refused = await self._ask(self._options.approve, proposed)
         if refused is not None:
             raise NotStarted("needs_consent", refused)
+        if (await _in_thread(self._compared))[0].digest != proposed.digest:  # its files were changed meanwhile
+            raise NotStarted("needs_consent", CHANGED)
         try:
             await self.agree(proposed)
         except ConfigError as exc:  # it may be started nevertheless: the person has agreed
