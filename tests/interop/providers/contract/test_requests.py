@@ -435,7 +435,7 @@ NOT_TAKEN: dict[str, tuple[Wire, str]] = {  # with the beginning of the text tha
     "zip": (resource(blob="UEsDBA==", mimeType="application/zip"), "[application/zip, 4 bytes, file:///marker.txt"),
     "sound": ({**AUDIO, "data": SVG["data"], "mimeType": "audio/x-tune"}, "[audio/x-tune, 6 bytes"),
     "no padding": ({**IMAGE, "data": PNG.rstrip("=")}, "[image/png, 14 bytes"),
-    "URL": ({**IMAGE, "data": f"data:image/png;base64,{PNG}"}, "[image/png, "),
+    "URL of another type": ({**IMAGE, "data": f"data:image/gif;base64,{PNG}"}, "[image/png, "),
 }
 
 
@@ -471,7 +471,11 @@ async def test_what_a_server_sends_is_named_where_the_same_of_the_user_is_refuse
     assert (answer.text, reached(server, "[image/svg+xml, 6 bytes: this model takes no image/svg+xml]")) == ("ok", True)
 
 
-@pytest.mark.parametrize("data", [f"{PNG[:8]}\r\n{PNG[8:]}\n", PNG.translate(str.maketrans("+/", "-_"))])
+@pytest.mark.parametrize(
+    "data",
+    [f"{PNG[:8]}\r\n{PNG[8:]}\n", PNG.translate(str.maketrans("+/", "-_")), f"data:image/png;base64,{PNG}"],
+    ids=["lines", "URL-safe", "data URL"],
+)
 async def test_base64_of_mime_and_of_urls_is_written_as_the_provider_takes_it(
     adapter: Adapter, serve: Serve, data: str
 ) -> None:
