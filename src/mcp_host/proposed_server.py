@@ -13,16 +13,17 @@ class ProposedServer:
     """A server of a file that needs consent. Its texts are those of the file: control characters in them are escaped.
 
     *name* and *path* are the server's and its file's; *scope* is whose file it is, such as "project", or None if that is not known.
-    *kind* is "command" if the server is started on this machine, or "url". *written* is its command line or URL (with its unix socket) as the file
-    has it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for later.
-    *cwd* is the folder that it is started in (None: that of this process), and *env_file* the path of the file with more variables.
-    *variables* are those of the environment (or the headers) that the files give it, with what may be shown of their values, and *deciding*
-    the names of those that can decide what is run, such as PATH and NODE_OPTIONS: show their values. *expansions* say which values
-    of yours it gets, and where: ``headers.X-Key: env:TOKEN``, ``args[0]: input:key``. *settings* are the rest of its entry, such as
-    ``timeout: 5.0 seconds``. *warnings* say what in its entry is not obeyed, such as a sandbox.
+    *kind* is "command" if the server is started on this machine, or "url". *written* is its command line or URL (with its unix socket) as
+    the file has it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for
+    later. *cwd* is the folder that it is started in (None: that of this process), and *env_file* the path of the file with more variables.
+    *variables* are those of the environment (or the headers) that the files give it, with what may be shown of their values, and
+    *deciding* the names of those that can decide what is run, such as PATH and NODE_OPTIONS: show their values. *expansions* say which
+    values of yours it gets, and where: ``headers.X-Key: the variable TOKEN``, ``args[0]: the input key``. *settings* are the rest of its
+    entry, such as ``timeout: 5.0 seconds``. *warnings* say what in its entry is not obeyed, such as a sandbox.
 
     *previous* is the one that was agreed to under this name, in this file, if it has changed since: *expanded* then.
-    *digest* is of all that the person agrees to, with what is hidden of the command line or URL and of the files. If it changes, the server needs consent again.
+    *digest* is of all that the person agrees to, with what is hidden of the command line or URL and of the files. If it changes, the
+    server needs consent again.
     """
 
     name: str

@@ -202,7 +202,17 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
             "YARN_RC_FILENAME",
         ),
     )
-    others = ("MODE", "PATHS", "GITHUB_TOKEN", "GOOGLE_API_KEY", "UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "API_ENV", "")
+    others = (
+        "MODE",
+        "PATHS",
+        "GITHUB_TOKEN",
+        "GOOGLE_API_KEY",
+        "UV_PUBLISH_TOKEN",
+        "NPM_CONFIG__AUTH",
+        "DOCKER_API_KEY",
+        "API_ENV",
+        "",
+    )
     for name in (*deciding, *others):
         with subtests.test(name):
             assert decides(name) == (name in deciding)
@@ -330,11 +340,11 @@ def test_where_the_variables_are_from_is_told_without_values_of_the_file(tmp_pat
     vault = entry(tmp_path, "sep-2633", url="https://example.com", headers={"X": "${op://v/i | env:I | value:s3cret}"})
 
     assert local.variables == (
-        *("command: env:A", "args[0]: env:B", "args[0]: env:C | value:..."),
-        *("env.D: input:e", "env.F: place:userHome"),
+        *("command: the variable A", "args[0]: the variable B", "args[0]: the variable C, or else a text of the file"),
+        *("env.D: the input e", "env.F: ${userHome}"),
     )
-    assert remote.variables == ("headers.X: env:G", "headers.Authorization: env:H")
-    assert vault.variables == ("headers.X: unsupported:op | env:I | value:...",)
+    assert remote.variables == ("headers.X: the variable G", "headers.Authorization: the variable H")
+    assert vault.variables == ("headers.X: op (not supported), or else the variable I, or else a text of the file",)
 
 
 def test_a_filter_lets_through_what_is_allowed_and_not_excluded(subtests: pytest.Subtests) -> None:

@@ -130,7 +130,7 @@ async def test_a_projects_server_is_started_once_a_person_has_agreed_and_is_aske
         expanded=hidden,
         cwd=str(project),
         variables={"TOKEN": "**********"},
-        expansions=("args[0]: env:DIR", "env.TOKEN: env:KEY"),
+        expansions=("args[0]: the variable DIR", "env.TOKEN: the variable KEY"),
         warnings=("autoApprove: no approval is taken from a file: your own approver decides",),
         digest=proposed.digest,
     )

@@ -27,7 +27,7 @@ COMMAND = ProposedServer(
     variables={"MODE": "dev", "PATH": "/opt/bin", "TOKEN": "**********"},
     deciding=("PATH",),
     settings=("timeout: 5.0 seconds",),
-    expansions=("args[1]: env:DIR", "env.TOKEN: env:KEY"),
+    expansions=("args[1]: the variable DIR", "env.TOKEN: the variable KEY"),
     digest="1",
 )
 URL = replace(
@@ -79,8 +79,8 @@ async def test_the_person_sees_the_file_the_command_and_what_else_decides_what_r
         "variables of the environment that the file gives it",
         "  | MODE, PATH, TOKEN",
         "values of yours that it gets",
-        "  | args[1]: env:DIR",
-        "  | env.TOKEN: env:KEY",
+        "  | args[1]: the variable DIR",
+        "  | env.TOKEN: the variable KEY",
         "",
         "y: yes, until its entry, its command or the file of variables changes",
         "v: view the whole entry",

@@ -72,7 +72,7 @@ class ServerEntry:
     *transport* is None if it is of a kind that is not supported, or cannot be read: then *problem* says why. The
     others are as the file has them, or None if it says nothing: *timeout* for one call and *connect_timeout* in seconds,
     *tools* that the file lets through, *oauth* for logging in. *inputs* are those that its values ask for, and
-    *variables* where all of its variables are from, such as ``headers.Authorization: env:TOKEN``.
+    *variables* where all of its variables are from, such as ``headers.Authorization: the variable TOKEN``.
 
     *warnings* say what in the entry is unknown or not obeyed. No entry grants an approval: what a file says of that is
     among the warnings. *digest* is of the entry as it is written, in any order of its keys: consent given to the

@@ -226,7 +226,7 @@ class _Entry:
 
     def _look_at(self, name: str, value: Value) -> None:
         if isinstance(value, EnvironmentVariable):
-            self._variables.append(f"{name}: env:{excerpt(value.name)}")
+            self._variables.append(f"{name}: the variable {excerpt(value.name)}")
             return
         for piece in parse(name, value):
             if variable := own(piece, self._dialect.forms(name)):

@@ -42,6 +42,15 @@ _INNER: tuple[tuple[Form, re.Pattern[str], Scheme], ...] = (
 )
 """What is between ``${`` and ``}``: the first that matches is the form."""
 
+_ORIGIN: Mapping[Scheme, str] = {
+    "env": "the variable {}",
+    "value": "a text of the file",
+    "input": "the input {}",
+    "file": "the file {}",
+    "place": "${{{}}}",
+    "unsupported": "{} (not supported)",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -55,8 +64,8 @@ class Variable:
 
     @property
     def origin(self) -> str:
-        """Where its value is from, such as ``env:TOKEN | value:...``, without what may be a secret."""
-        return " | ".join(f"{scheme}:{'...' if scheme == 'value' else excerpt(name)}" for scheme, name in self.sources)
+        """Where its value is from, such as ``the variable TOKEN, or else a text of the file``, without what may be a secret."""
+        return ", or else ".join(_ORIGIN[scheme].format(excerpt(name)) for scheme, name in self.sources)
 
     @property
     def shown(self) -> str:
