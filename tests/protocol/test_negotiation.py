@@ -17,7 +17,7 @@ from mcp_host.errors import (
     ServerError,
     Unauthorized,
 )
-from mcp_host.protocol.eras import Legacy
+from mcp_host.protocol.eras import Legacy, Modern
 from mcp_host.protocol.jsonrpc import Success
 from mcp_host.protocol.negotiation import (
     AllowedVersions,
@@ -26,6 +26,7 @@ from mcp_host.protocol.negotiation import (
     accept_version,
     choose_era,
     common_version,
+    may_be_of_other_era,
 )
 
 AUTO = AllowedVersions.of("auto")
@@ -184,3 +185,23 @@ def test_the_preferred_version_among_those_that_a_rejection_names_is_chosen() ->
     assert common_version(refused(-32602, {"supported": ["2024-11-05", "2025-06-18"]}), AUTO) == "2025-06-18"
     assert common_version(refused(-32602, {"supported": ["1999-01-01"]}), AUTO) is None
     assert common_version(refused(-32602), AUTO) is None
+
+
+OF_OTHER_ERA: list[tuple[McpError, bool, bool]] = [  # after a handshake, and in 2026-07-28
+    (NoCommonVersion("its initialize has another version"), True, True),
+    (refused(-32022), True, True),
+    (refused(-32021), True, False),
+    (refused(-32601), False, False),
+    (Unauthorized(401, "a login is needed"), False, False),
+    (HttpStatusError(404, "no"), True, True),
+    (HttpStatusError(400, "no", code=-32020), True, False),
+    (HttpStatusError(503, "no"), False, False),
+    (ConnectionClosed("gone"), False, False),
+]
+
+
+def test_refusals_after_which_the_era_is_probed_again(subtests: pytest.Subtests) -> None:
+    for refusal, legacy, modern in OF_OTHER_ERA:
+        with subtests.test(str(refusal)):
+            assert may_be_of_other_era(refusal, Legacy("2025-11-25")) == legacy
+            assert may_be_of_other_era(refusal, Modern(MODERN, {})) == modern
