@@ -28,9 +28,9 @@ SHOWN = """\
                   mine: the key is unknown, and ignored
     api           https://example.com/mcp?api_key=***
                   disabled
-    old           HTTP+SSE, the transport of 2024-11-05, is not
-                  supported: if the server has Streamable HTTP too,
-                  use its URL
+    old           unusable: HTTP+SSE, the transport of 2024-11-05, is
+                  not supported: if the server has Streamable HTTP
+                  too, use its URL
 """
 SSE = "HTTP+SSE, the transport of 2024-11-05, is not supported: if the server has Streamable HTTP too, use its URL"
 

@@ -150,7 +150,8 @@ def _short(path: Path) -> str:
 
 def _state(entry: ServerEntry) -> str:
     """What a person should know who wants to use the server."""
-    return ", ".join(filter(None, ("" if entry.enabled else "disabled", entry.problem)))
+    problem = "" if entry.problem is None else f"unusable: {entry.problem}"
+    return ", ".join(filter(None, ("" if entry.enabled else "disabled", problem)))
 
 
 def _columns(entry: ServerEntry) -> Sequence[str]:
