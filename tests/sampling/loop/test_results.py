@@ -187,6 +187,16 @@ def test_several_blocks_are_cut_as_one_text() -> None:
     assert re.fullmatch("p+", end.resource.text)
 
 
+def test_links_where_it_is_cut_are_left_out() -> None:
+    link = ResourceLink(name="more", uri="file:///more")
+
+    cut = head_and_tail(result("a" * 100, link, "b" * 5000, link, "z" * 100), 286)
+
+    first, *_, last = cut.content
+    assert (first, last) == (text("a" * 100), text("z" * 100))
+    assert not any(isinstance(block, ResourceLink) for block in cut.content)
+
+
 def test_structured_content_that_makes_it_too_long_becomes_the_end_of_the_text() -> None:
     cut = head_and_tail(result("2,000 numbers", structured_content={"numbers": list(range(2000))}), 500)
 
