@@ -416,8 +416,8 @@ class ProviderError(SamplingError):
     or the status is 5xx, 408, 409, 425 or 429.
 
     The text has nothing else of the provider: neither keys, nor the prompt, nor the body of the response. *original* is
-    what the SDK raised, which may have all of those: ``str(error.original)`` usually has the provider's own message. It is
-    not printed, logged, copied or pickled with this error.
+    what the SDK raised, or the error in a reply with the status 200, and may have all of those: ``str(error.original)``
+    usually has the provider's own message. It is not printed, logged, copied or pickled with this error.
     """
 
     def __init__(

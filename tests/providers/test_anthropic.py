@@ -306,6 +306,7 @@ def test_an_error_behind_http_200_says_whether_to_ask_again(code: str, transient
         read_reply({"type": "error", "error": {"type": code, "message": "secret"}}, prompt())
 
     assert (str(raised.value), raised.value.transient) == (f"anthropic: the model failed, {code}", transient)
+    assert "secret" in str(raised.value.original)
 
 
 def test_texts_that_citations_divide_are_one_text() -> None:

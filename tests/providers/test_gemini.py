@@ -611,6 +611,7 @@ def test_an_error_behind_http_200_is_raised() -> None:
         read_reply({"error": {"code": 503, "message": "secret", "status": "UNAVAILABLE"}}, ASKED)
 
     assert (str(raised.value), raised.value.transient) == ("gemini: the model failed (HTTP 503), UNAVAILABLE", True)
+    assert "secret" in str(raised.value.original)
     with pytest.raises(ProviderError, match=r"^gemini: the model failed$"):
         read_reply({"error": "secret"}, ASKED)
 
@@ -714,3 +715,4 @@ def test_a_stream_that_fails_tells_its_status_and_code_and_no_other_text() -> No
             read_event({}, {"error": error})
         failure = raised.value
         assert (str(failure), failure.status, failure.code) == (f"gemini: the stream failed{more}", status, code)
+        assert str(failure.original) == str(error)

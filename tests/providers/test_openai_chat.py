@@ -643,6 +643,7 @@ def test_an_error_behind_http_200_says_whether_to_ask_again(subtests: pytest.Sub
                 folded(error) if stream else read_reply(error, prompt())
 
             assert (str(caught.value), caught.value.transient) == (sentence, transient)
+            assert str(caught.value.original) == str(error.get("error") or error)
 
 
 @pytest.mark.parametrize(
@@ -654,6 +655,7 @@ def test_a_finish_reason_that_is_a_failure_is_one_that_may_pass(reason: str, cod
         read_reply(completion(reason, content="a"), prompt())
 
     assert (caught.value.code, caught.value.transient) == (code, True)
+    assert str(caught.value.original) == f"{{'finish_reason': '{reason}'}}"  # all that the provider says
 
 
 THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": [text("Su"), text("ms.")], "closed": True}

@@ -522,6 +522,7 @@ def test_a_failure_says_whether_to_ask_again(code: str | None, transient: bool) 
         with pytest.raises(ProviderError) as caught:
             fail()
         assert (str(caught.value), caught.value.transient) == (says, transient)
+        assert "secret" in str(caught.value.original) or code is None
 
 
 def test_a_long_text_is_folded_in_linear_time() -> None:

@@ -24,7 +24,7 @@ from mcp_host.errors import ProviderError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk
-from mcp_host.providers.exchange.failures import Unfinished, code_among, says_overloaded, stream_of
+from mcp_host.providers.exchange.failures import ModelFailed, Unfinished, code_among, says_overloaded, stream_of
 from mcp_host.providers.exchange.file_limits import FileLimits, claude_limits
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
@@ -375,8 +375,15 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         Unfinished: It does not have the whole answer.
     """
     if reply.get("type") == "error":
-        found = [object_in(reply.get("error")).get("type")]
-        raise ProviderError(PROVIDER, "the model failed", code=code_among(found), transient=says_overloaded(found))
+        error = reply.get("error")
+        found = [object_in(error).get("type")]
+        raise ProviderError(
+            PROVIDER,
+            "the model failed",
+            code=code_among(found),
+            transient=says_overloaded(found),
+            original=ModelFailed(error),
+        )
     stop_reason = reply.get("stop_reason")
     if OPEN in reply or not isinstance(stop_reason, str):
         raise Unfinished

@@ -38,7 +38,7 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange import schemas
 from mcp_host.providers.exchange.clients import Sdk, private_method
-from mcp_host.providers.exchange.failures import READING, Unfinished, code_among, status_in, stream_of
+from mcp_host.providers.exchange.failures import READING, ModelFailed, Unfinished, code_among, status_in, stream_of
 from mcp_host.providers.exchange.file_limits import GEMINI, FileLimits
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import (
@@ -430,7 +430,7 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         Unfinished: It does not have the whole answer.
     """
     if error := reply.get("error"):
-        raise _failed(object_in(error), "the model failed")
+        raise _failed(error, "the model failed")
     model = reply.get("modelVersion") or prompt.model
     usage = _usage(reply.get("usageMetadata"))
     candidates = reply.get("candidates") or []
@@ -566,7 +566,7 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
         ProviderError: The event says that the stream failed.
     """
     if error := event.get("error"):
-        raise _failed(object_in(error), "the stream failed")
+        raise _failed(error, "the stream failed")
     added: list[str] = []
     for candidate in event.get("candidates") or ():
         if candidate.get("index", 0) == 0:
@@ -583,8 +583,15 @@ def read_event(reply: JSONObject, event: JSONObject) -> str:
     return "".join(added)
 
 
-def _failed(error: JSONObject, problem: str) -> ProviderError:
-    return ProviderError(PROVIDER, problem, status=status_in(error.get("code")), code=code_among([error.get("status")]))
+def _failed(error: object, problem: str) -> ProviderError:
+    known = object_in(error)
+    return ProviderError(
+        PROVIDER,
+        problem,
+        status=status_in(known.get("code")),
+        code=code_among([known.get("status")]),
+        original=ModelFailed(error),
+    )
 
 
 def _first(reply: JSONObject) -> JSONObject:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from mcp_host.errors import ProviderError, quoted
 from mcp_host.providers.exchange import schemas
-from mcp_host.providers.exchange.failures import code_among, says_overloaded
+from mcp_host.providers.exchange.failures import ModelFailed, code_among, says_overloaded
 from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, ReplyBlock, arguments_in
 from mcp_host.providers.exchange.requests import (
@@ -271,12 +271,13 @@ def use_of_tools(request: SamplingRequest) -> JSONObject:
     return use
 
 
-def model_failed(error: object) -> ProviderError:
-    """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*.
+def model_failed(error: object, *codes: str) -> ProviderError:
+    """The error for a reply, or an event, that says that the model failed. Its text has only the code of *error*, or the
+    first of the *codes* that are known without it.
 
     Behind HTTP 200, the code of many servers is the HTTP status that they would have sent.
     """
-    found = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
+    found = codes or ([error.get(name) for name in ("code", "type")] if isinstance(error, dict) else [])
     status = next((int(text) for text in map(str, found) if STATUS.fullmatch(text)), None)
     return ProviderError(
         PROVIDER,
@@ -284,6 +285,7 @@ def model_failed(error: object) -> ProviderError:
         status=status,
         code=code_among(found),
         transient=status is None and says_overloaded(found),
+        original=ModelFailed(error) if error else None,
     )
 
 

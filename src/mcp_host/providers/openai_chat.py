@@ -336,8 +336,10 @@ def read_reply(
     choice: JSONObject = choices[0] if choices else {}
     finish_reason: str = choice.get("finish_reason") or ""
     known = finish_reason.lower()
-    if (error := reply.get("error") or choice.get("error")) or known in FAILURES:
-        raise model_failed(error or {"code": known, "type": "server_error"})
+    if error := reply.get("error") or choice.get("error"):
+        raise model_failed(error)
+    if known in FAILURES:
+        raise model_failed({"finish_reason": finish_reason}, known, "server_error")
     if reply.get("object") == "error":
         raise model_failed(reply)
     if OPEN not in reply and not choice:

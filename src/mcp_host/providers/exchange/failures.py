@@ -101,6 +101,10 @@ class Unreadable(Exception):
     """A reply that is not in the API's format. The cause says more."""
 
 
+class ModelFailed(Exception):
+    """A reply, or an event, that says that the model failed. Its text is the error that this has, with the provider's message."""
+
+
 class Interrupted(Exception):
     """A stream that failed after its first event, for this *reason*."""
 
