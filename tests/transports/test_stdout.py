@@ -93,9 +93,21 @@ class TimeIsUp(logging.Handler):
         advance(60)
 
 
+LISTENING = "raw('Listening on http://localhost:3000\\n'); time.sleep(60)"
+GLUED = "refuse(read(), -32601, 'x'); request = read(); raw('Loading: 100%\\r'); reply(request, {}); time.sleep(60)"
+SKIPPED = "it did not answer initialize; skipped meanwhile, as no message: 1, the last not JSON (expected value at line 1 column 1)"
+
+
 @pytest.mark.adjustable_clock
-async def test_a_program_that_prints_and_goes_on_is_quoted_when_time_is_up() -> None:
-    body = "raw('Listening on http://localhost:3000\\n'); time.sleep(60)"
+@pytest.mark.parametrize(
+    ("body", "quotes"),
+    [
+        (LISTENING, f"30 s; {NO_SERVER} 'Listening on http://localhost:3000'"),
+        (GLUED, f"30 s: {SKIPPED}: " r'Loading: 100%\r{"jsonrpc": "2.0", "id": 2, "result": {}}'),
+    ],
+    ids=["no server", "no newline before an answer"],
+)
+async def test_a_program_that_prints_and_goes_on_is_quoted_when_time_is_up(body: str, quotes: str) -> None:
     handler, logger = TimeIsUp(), logging.getLogger("mcp_host")
     logger.addHandler(handler)
     try:
@@ -104,7 +116,7 @@ async def test_a_program_that_prints_and_goes_on_is_quoted_when_time_is_up() -> 
     finally:
         logger.removeHandler(handler)
 
-    assert str(caught.value).endswith(f"; {NO_SERVER} 'Listening on http://localhost:3000'")
+    assert str(caught.value).endswith(quotes)
 
 
 async def test_a_server_that_prints_a_banner_first_gets_a_warning_that_quotes_it() -> None:

@@ -49,6 +49,7 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.session.dispatcher import Dispatcher
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
+from mcp_host.transports.base import NO_MESSAGES
 from mcp_host.types import Implementation, InitializeResult, ServerCapabilities
 
 INITIALIZED_WAIT = 1.0  # seconds, but at most a third of `connect_timeout`: nothing depends on this notification
@@ -117,6 +118,8 @@ class Connector:
     def timed_out(self, other_output: str) -> ConnectTimeout:
         """The error when time is up; *other_output* is that of the channel."""
         text = f"{self._state.name} was not ready within {self._state.limits.connect_timeout:g} s"
+        if not other_output.startswith(NO_MESSAGES):  # it quotes what was skipped
+            other_output = self._dispatcher.skipped_since(0) + other_output
         if self._initialize_timed_out and self._started.is_set():
             failure = self._probed.failure if isinstance(self._probed, UseLegacy) else None
             failed = "" if failure is None else f"; {DISCOVER} failed: {failure}"

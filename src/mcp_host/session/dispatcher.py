@@ -218,8 +218,8 @@ class Dispatcher:
             await pending.deliver_progress()
         if self.has_logins:
             self.notice_login()  # the result may be of a login before
-        if more := self._skipped - skipped:  # perhaps the answer was among it
-            pending.skipped = f"; skipped meanwhile, as no message: {more}, the last {self._skipped_last}"
+        if self._skipped > skipped:
+            pending.skipped = self.skipped_since(skipped)
         return pending.result()
 
     async def request_by_itself(
@@ -343,6 +343,11 @@ class Dispatcher:
             only.settle(malformed_error(message), by=origin)
         else:
             self._skip(message)
+
+    def skipped_since(self, before: int) -> str:
+        """The end of the error of a request without an answer, which may be among what was skipped after the first *before*."""
+        more = self._skipped - before
+        return f"; skipped meanwhile, as no message: {more}, the last {self._skipped_last}" if more else ""
 
     def _skip(self, message: Malformed) -> None:
         self._skipped += 1

@@ -18,6 +18,10 @@ Receive: TypeAlias = Callable[[Incoming], None]
 """Takes a message of the server. Returns at once, and raises nothing: a reader never waits for a handler."""
 
 
+NO_MESSAGES = "; it seems to be no MCP server"
+"""How `Channel.other_output` begins if no message has come, but other lines, which it quotes."""
+
+
 def quoting(stderr: str) -> str:
     """The end of an error message that quotes lines of a server's *stderr*."""
     return f"; its stderr:\n{indent(stderr, MARGIN)}" if stderr else ""

@@ -37,7 +37,7 @@ from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Chil
 from mcp_host.transports._process.program import program_of
 from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
-from mcp_host.transports.base import TURN_TIME, Headers, Receive, RequestHandle, quoting
+from mcp_host.transports.base import NO_MESSAGES, TURN_TIME, Headers, Receive, RequestHandle, quoting
 
 COMMAND = 'it must be a list of a program and its arguments, like ["uvx", "some-server"]'
 LSP = b"Content-Length:"  # how each message of the Language Server Protocol begins
@@ -280,7 +280,7 @@ class StdioChannel:
     def other_output(self) -> str:
         text, first, last = "", ", ".join(self._noise), ", ".join(self._last_noise)
         if self._noise and not self._spoke:
-            text = f"; it seems to be no MCP server: its stdout begins with {first}"
+            text = f"{NO_MESSAGES}: its stdout begins with {first}"
             if self._noise_lines > 2 * LINES_QUOTED:
                 text += f" and ends with {last} ({self._noise_lines:,} lines)"
             elif last:
