@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from io import StringIO
 
 import pytest
@@ -11,6 +12,7 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.sampling import FinishedCall
 from mcp_host.types import CallToolResult, ToolUseContent
 from tests.cli.terminals import Terminal
+from tests.terminal.screens import Screen
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +41,26 @@ def test_text_on_a_terminal_is_indented_and_wrapped_and_all_else_begins_a_row() 
         "    lazy dog",
         "Stopped.",
         "    Again",
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+def test_the_width_is_that_which_the_terminal_has_by_then(screen: Screen) -> None:
+    """A row that wraps there begins in the first column, and can look like ours."""
+    with open(screen.path, "w") as stream:
+        transcript = Transcript(stream, Printer(stream))
+        for columns, text in ((80, "one two three four five six "), (24, "seven eight nine ten eleven ")):
+            screen.resize(columns)
+            transcript.text(text)
+        screen.resize(20)
+        transcript.end_text()
+        transcript.result(finished("a text of some words"))
+        transcript.printer.text("a text of some words")
+
+    assert screen.rest().replace("\r", "").splitlines() == [
+        *("    one two three four five six", "    seven eight nine", "    ten eleven"),
+        *("    result", "      t: a text of", "      some words"),
+        *("    a text of some", "    words"),
     ]
 
 

@@ -146,11 +146,10 @@ class Printer:
         self.margin = len(INDENT) if stream.isatty() else 0
         """The least indent of a server's text: none where a program reads it."""
         self._color = stream.isatty() and has_color() and sys.platform != "win32"  # older consoles show the codes
-        self._width = width_of(shutil.get_terminal_size().columns)
 
     def line(self, text: str = "", style: Style | None = None) -> None:
         """Print text of the command itself, wrapped."""
-        self._print_wrapped(text, style)
+        self._print_wrapped(text, columns_of(self._stream), style)
 
     def heading(self, text: str) -> None:
         """Print a heading of the command itself, after an empty line."""
@@ -161,11 +160,12 @@ class Printer:
         """Print a label with a server's text beside or below it. Every line is indented, so that none looks like ours."""
         first = (INDENT + clean(label)).ljust(TEXT_COLUMN - 1) + " "
         rest = " " * len(first)
-        if len(rest) > self._width // 2:  # no room beside the label
+        columns = columns_of(self._stream)
+        if len(rest) > columns // 2:  # no room beside the label
             self.paragraph(label, style, indent=len(INDENT))
             first = rest = INDENT + "  "
         for line in text.splitlines() or [""]:
-            self._print_wrapped(clean(line), style, first, rest)
+            self._print_wrapped(clean(line), columns, style, first, rest)
             first = rest
 
     def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0, hang: int = 0) -> None:
@@ -173,32 +173,32 @@ class Printer:
 
         On a terminal the *indent* is at least the `margin`, so that no row looks like one of ours.
         """
-        indent = max(indent, self.margin)
-        first, rest = (" " * min(self._width // 2, blanks) for blanks in (indent, indent + hang))
+        indent, columns = max(indent, self.margin), columns_of(self._stream)
+        first, rest = (" " * min(columns // 2, blanks) for blanks in (indent, indent + hang))
         for line in text.strip().splitlines():
-            self._print_wrapped(clean(line), style, first, rest)
+            self._print_wrapped(clean(line), columns, style, first, rest)
             first = rest
 
     def text(self, text: str) -> None:
         """Print a server's text with its own lines, for another program to read; indented and wrapped on a terminal."""
         for line in text.splitlines():
             if self.margin:
-                self._print_wrapped(clean(line), None, INDENT, INDENT)
+                self._print_wrapped(clean(line), columns_of(self._stream), None, INDENT, INDENT)
             else:
                 self._print(clean_for_file(line))
 
     @property
     def layout(self) -> Layout:
         """For rows that other terminals show, too. Where there is none, they are not wrapped."""
-        return Layout(self._width if self._stream.isatty() else sys.maxsize, self._color)
+        return Layout(columns_of(self._stream) if self._stream.isatty() else sys.maxsize, self._color)
 
     def rows(self, rows: Rows) -> None:
         """Print rows of a `Layout`, as they are."""
         for row in [row for row in rows if row is not None]:
             self._print(row)
 
-    def _print_wrapped(self, text: str, style: Style | None, first: str = "", rest: str = "") -> None:
-        for row in wrapped(text, self._width, first=first, rest=rest):
+    def _print_wrapped(self, text: str, columns: int, style: Style | None, first: str = "", rest: str = "") -> None:
+        for row in wrapped(text, columns, first=first, rest=rest):
             self._print(row, style)
 
     def _print(self, text: str, style: Style | None = None) -> None:
@@ -206,9 +206,9 @@ class Printer:
             print(styled(text, style if self._color else None), file=self._stream, flush=True)
 
 
-def width_of(columns: int) -> int:
-    """How wide the rows on a terminal of so many *columns* are: some wrap after a full last column."""
-    return max(NARROWEST, min(MAX_WIDTH, columns - 1))
+def columns_of(stream: TextIO) -> int:
+    """How wide rows are now: the person may make the terminal narrower at any time. Some wrap after a full last column."""
+    return max(NARROWEST, min(MAX_WIDTH, _columns(stream) - 1))
 
 
 @contextmanager
@@ -250,7 +250,7 @@ def print_failure(error: BaseException) -> None:
 def _rows(line: str, lead: str) -> Iterator[str]:
     """A line for stderr after *lead*. On a terminal, further rows have the margin, so that none looks like ours."""
     if sys.stderr.isatty():
-        return wrapped(clean(line), width_of(_columns(sys.stderr)), first=lead, rest=MARGIN)
+        return wrapped(clean(line), columns_of(sys.stderr), first=lead, rest=MARGIN)
     return iter([lead + clean(line)])
 
 

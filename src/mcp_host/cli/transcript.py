@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TextIO
 
-from mcp_host.cli.output import INDENT, Printer, as_json, width_of, writing
+from mcp_host.cli.output import INDENT, Printer, as_json, columns_of, writing
 from mcp_host.errors import excerpt
 from mcp_host.group import ServerStatus
 from mcp_host.sampling import FinishedCall, SamplingRequest
@@ -119,11 +118,13 @@ class Transcript:
 
     def _write(self, text: str) -> None:
         if not self._in_text:
-            self._text, self._in_text = self._stream(), True
+            self._text, self._in_text = StreamedText(indent=INDENT if self._answers.isatty() else ""), True
+        self._fold()
         self._put(self._text.add(text))
 
     def _end_text(self) -> None:
         if self._in_text:
+            self._fold()
             self._put(self._text.end())
             self._in_text = False
 
@@ -133,11 +134,10 @@ class Transcript:
                 self._answers.write(text)
                 self._answers.flush()
 
-    def _stream(self) -> StreamedText:
+    def _fold(self) -> None:
         """On a terminal, every row of the model's text is indented, so that it cannot look like one of ours."""
-        if not self._answers.isatty():
-            return StreamedText()
-        return StreamedText(width_of(shutil.get_terminal_size().columns), INDENT)
+        if self._answers.isatty():
+            self._text.columns = columns_of(self._answers)
 
 
 def about(status: ServerStatus, *, since: bool = True) -> str:

@@ -187,7 +187,8 @@ class StreamedText:
     """
 
     def __init__(self, columns: float = math.inf, indent: str = "") -> None:
-        self._columns = columns
+        self.columns = columns
+        """May change at any time; the present row then ends at once if it is wider."""
         self._indent = indent
         self._used = 0  # columns of the present row; 0 before its indent
         self._spaces: list[str] = []
@@ -214,7 +215,7 @@ class StreamedText:
         self._end_return()
         if char in " \t":
             written = self._end_word()
-            self._spaces.append(shown if math.isfinite(self._columns) else char)
+            self._spaces.append(shown if math.isfinite(self.columns) else char)
             return written
         if char == "\r":
             self._returned = True
@@ -222,7 +223,7 @@ class StreamedText:
         self._lengthen(shown)
         if width(char) > 1:  # scripts with wide characters have no spaces
             return self._end_word()
-        if self._wanted > self._columns - len(self._indent):
+        if self._wanted > self.columns - len(self._indent):
             written, self._is_broken = self._write_word(), True
             return written
         return ""
@@ -247,12 +248,12 @@ class StreamedText:
         word, spaces, wanted = "".join(self._word), "".join(self._spaces), self._wanted
         self._word, self._spaces, self._wanted = [], [], 0
         out = ""
-        is_longer = self._is_broken or wanted > self._columns - len(self._indent)
-        if self._used > len(self._indent) and self._used + len(spaces) + wanted > self._columns and not is_longer:
+        is_longer = self._is_broken or wanted > self.columns - len(self._indent)
+        if self._used > len(self._indent) and self._used + len(spaces) + wanted > self.columns and not is_longer:
             out, spaces = self._end_row(), ""
         for char in spaces + word:
             columns = _columns(char)
-            if self._used and self._used + columns > self._columns:
+            if self._used and self._used + columns > self.columns:
                 out += self._end_row()
             if not self._used:
                 out += self._indent
@@ -263,7 +264,7 @@ class StreamedText:
 
     def _end_row(self) -> str:
         spaces, self._spaces, self._used = "".join(self._spaces), [], 0
-        return "\n" if math.isfinite(self._columns) else f"{spaces}\n"  # for a file, the text is left as it is
+        return "\n" if math.isfinite(self.columns) else f"{spaces}\n"  # for a file, the text is left as it is
 
 
 @dataclass(frozen=True, slots=True)
