@@ -457,6 +457,26 @@ def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> N
     assert (SERVER_HELP in out) == (verb != "demo")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
+def test_a_stderr_that_takes_nothing_changes_neither_the_exit_code_nor_the_document(
+    url: str, run: Run, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(COMMANDS, "inspect")  # a bug
+    for argv, code in (
+        (["call", URL, "fail"], 1),
+        (["call", URL, "no-such-tool"], 2),
+        (["call", "die", *DESK], 3),
+        (["inspect", URL], 70),
+        (["call", "count", "-v", *DESK], 0),
+    ):
+        with subtests.test(ascii(argv)), open("/dev/full", "w") as full:
+            monkeypatch.setattr(sys, "stderr", full)
+            verb, *rest = at(url, argv)
+            assert run(verb, *rest)[0] == code
+            done = run(verb, "--json", *rest)
+            assert (done.code, bool(json.loads(done.out))) == (code, True)
+
+
 def test_a_bug_in_the_command_is_exit_code_70(url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(COMMANDS, "tools")
 

@@ -15,7 +15,16 @@ import anyio
 from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import ExitCode, Printer, discard, print_error, print_failure, print_json, text_of
+from mcp_host.cli.output import (
+    ExitCode,
+    Printer,
+    discard,
+    print_error,
+    print_failure,
+    print_json,
+    print_to_stderr,
+    text_of,
+)
 from mcp_host.cli.signals import ended_by_signals
 from mcp_host.errors import InvalidToolOutput, ServerError
 
@@ -55,7 +64,7 @@ def _open_missing_streams() -> None:
 def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
     code = ExitCode.of(exc)
     if code is ExitCode.INTERNAL_ERROR:
-        traceback.print_exception(exc)
+        print_to_stderr("".join(traceback.format_exception(exc)), end="")
     elif code is not ExitCode.INTERRUPTED:
         print_failure(exc)
         for note in getattr(exc, "__notes__", ()):

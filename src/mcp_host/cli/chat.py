@@ -28,7 +28,7 @@ from mcp_host.cli.arithmetic import Model
 from mcp_host.cli.commands import show_item
 from mcp_host.cli.connection import connected
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import INDENT, ExitCode, Printer, UsageError, print_aside, print_failure
+from mcp_host.cli.output import INDENT, ExitCode, Printer, UsageError, print_aside, print_failure, print_to_stderr
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
@@ -180,7 +180,7 @@ def _converse(chat: Chat, portal: BlockingPortal) -> None:
                 _run(chat, portal, chat.command, command)
             case prompt:
                 _run(chat, portal, chat.turn, prompt)
-                print(file=sys.stderr)
+                print_to_stderr("")
 
 
 def _run(chat: Chat, portal: BlockingPortal, act: Callable[[str], Awaitable[object]], line: str) -> None:
@@ -194,7 +194,7 @@ def _run(chat: Chat, portal: BlockingPortal, act: Callable[[str], Awaitable[obje
 def read_line(prompt: str) -> str:
     """As `input`, but if stdout is not a terminal, the prompt goes to stderr: stdout has only the answers."""
     if not sys.stdout.isatty():
-        print(prompt, end="", file=sys.stderr, flush=True)
+        print_to_stderr(prompt, end="")
         prompt = ""
     return input(prompt)
 
@@ -205,10 +205,10 @@ def next_line(read: Callable[[str], str] = read_line) -> str | None:
         try:
             return read(PROMPT)
         except EOFError:
-            print(file=sys.stderr)
+            print_to_stderr("")
             return None
         except KeyboardInterrupt:
-            print(f"\n{hint}".rstrip(), file=sys.stderr)
+            print_to_stderr(f"\n{hint}".rstrip())
     return None
 
 

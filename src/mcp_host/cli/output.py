@@ -213,17 +213,20 @@ def columns_of(stream: TextIO) -> int:
 
 @contextmanager
 def writing(stream: TextIO) -> Iterator[None]:
-    """For what writes to *stream* and flushes it.
+    """For what writes to *stream* and flushes it. What stderr cannot take is dropped: it changes no exit code and no output.
 
     Raises:
         BrokenPipeError: The reader has gone.
-        UsageError: It cannot be written for another reason, such as a full disk.
+        UsageError: The output cannot be written for another reason, such as a full disk.
     """
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as exc:
+        if stream is sys.stderr:
+            discard(stream)
+            return
+        if isinstance(exc, BrokenPipeError):
+            raise
         discard(stream)
         raise UsageError(f"cannot write the output: {exc}") from exc
 
@@ -236,9 +239,15 @@ def discard(stream: TextIO) -> None:
 def print_error(text: str) -> None:
     """Print an error to stderr. Further lines, such as the end of a server's stderr, get a margin."""
     first, *rest = text.splitlines() or [""]
-    print("\n".join(_rows(first, "mcp-host: ")), file=sys.stderr)
+    print_to_stderr("\n".join(_rows(first, "mcp-host: ")))
     for line in rest:
-        print("\n".join(_rows(line.removeprefix(MARGIN), MARGIN)), file=sys.stderr)
+        print_to_stderr("\n".join(_rows(line.removeprefix(MARGIN), MARGIN)))
+
+
+def print_to_stderr(text: str, end: str = "\n") -> None:
+    """Print to stderr what is of the command itself, or escaped."""
+    with writing(sys.stderr):
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def print_failure(error: BaseException) -> None:
@@ -294,7 +303,7 @@ def print_aside(text: str) -> None:
 def _print_aside(text: str) -> None:
     for line in text.splitlines():
         clear_status_line()
-        print("\n".join(_rows(line, MARGIN)), file=sys.stderr, flush=True)
+        print_to_stderr("\n".join(_rows(line, MARGIN)))
 
 
 def clear_status_line() -> None:
@@ -305,8 +314,9 @@ def clear_status_line() -> None:
 def _show_status(stream: TextIO, text: str) -> None:
     if _clears_lines(stream):
         row = next(wrapped(clean(text), _columns(stream) - 1))
-        stream.write(f"{CLEAR}{row}")
-        stream.flush()
+        with writing(stream):
+            stream.write(f"{CLEAR}{row}")
+            stream.flush()
 
 
 @contextmanager
