@@ -651,6 +651,7 @@ async def test_if_probe_and_handshake_fail_the_error_has_both_reasons(subtests: 
 GATEWAYS = [
     (401, {"X-Api-Key": "k"}),
     (403, {"Authorization": "Bearer t"}),
+    (403, {}),
     *((status, {}) for status in (408, 425, 429, 502, 503, 504)),
 ]
 """What a gateway says that lets only known methods pass, or not so many requests, and the headers of the client."""
@@ -660,7 +661,7 @@ async def test_what_only_a_probe_is_refused_for_is_initialized_and_says_nothing_
     subtests: pytest.Subtests,
 ) -> None:
     for status, headers in GATEWAYS:
-        with subtests.test(status=status):
+        with subtests.test(status=status, headers=headers):
             era_cache = EraCache()
             async with serving(mcp(discover=says(b"", status))) as peer:
                 with anyio.fail_after(25):
@@ -676,7 +677,7 @@ async def test_if_the_handshake_is_refused_too_the_error_is_that_of_the_probe_an
 ) -> None:
     for status, headers in GATEWAYS:
         for unknown in (b"", b'{"jsonrpc":"2.0","id":@id,"error":{"code":-32601,"message":"what?"}}'):
-            with subtests.test(status=status, unknown=unknown):
+            with subtests.test(status=status, headers=headers, unknown=unknown):
                 answers = mcp(discover=says(b"", status), initialize=says(unknown, 422 if unknown else status))
                 async with serving(answers) as peer:
                     with anyio.fail_after(25), pytest.raises(HttpStatusError) as caught:

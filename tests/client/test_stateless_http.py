@@ -179,7 +179,6 @@ async def test_a_response_that_does_not_tell_the_era_or_none_causes_no_handshake
 
     answers: list[tuple[Any, type[Exception]]] = [
         (httpx.Response(401), Unauthorized),
-        (httpx.Response(403), Unauthorized),
         (gone, ConnectFailed),
     ]
     for discover, error in answers:

@@ -109,7 +109,6 @@ def rejected(status: int, code: int | None = None) -> Unauthorized:
 
 TELLING_NOTHING: list[McpError] = [
     Unauthorized(401, "who are you"),
-    Unauthorized(403, "not you"),
     Unauthorized(403, "not you", code=-32021),
     rejected(403, code=-32021),
     ConnectFailed("refused", may_have_run=False),
@@ -132,6 +131,7 @@ FAILURES = [
     ConnectionClosed("reset"),
     rejected(401),
     rejected(403),
+    Unauthorized(403, "not you"),
     *(HttpStatusError(status, "later", retry_after=3.0) for status in (408, 425, 429, 502, 503, 504)),
 ]
 

@@ -160,16 +160,18 @@ def choose_era(reply: Success | McpError, allowed_versions: AllowedVersions) -> 
     "The fallback MUST NOT be keyed to one specific error code" (2026-07-28, basic/transports/stdio),
     so every reply that is not recognizably modern means legacy. A connection that broke during the
     probe, a 5xx and a 429 do, too: "Anything else identifies a legacy server" (2026-07-28, basic/versioning).
-    So do 401 and 403 if a credential was sent: some gateways let only known methods pass.
+    So do 403, and 401 if a credential was sent: some gateways let only known methods pass.
 
     Raises:
-        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself: 401 and 403 without a credential,
-            a probe that was never sent; also a 5xx, a refused credential or a broken connection
+        Unauthorized, HttpStatusError, ConnectionClosed: *reply* itself: 401 without a credential,
+            a probe that was never sent; also a 5xx, a 403, a refused credential or a broken connection
             where no legacy version is allowed.
         NoCommonVersion: The server is modern and supports none of *allowed_versions*.
     """
     match reply:
-        case Unauthorized(credential_sent=sent, code=code) if not sent or code in MODERN_ERRORS:
+        case Unauthorized(status=status, credential_sent=sent, code=code) if (
+            status == 401 and not sent
+        ) or code in MODERN_ERRORS:
             raise reply
         case ConnectionClosed(may_have_run=False):
             raise reply
