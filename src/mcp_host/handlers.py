@@ -48,10 +48,11 @@ def worth_logging(times: int) -> bool:
 class CountedWarnings(dict[tuple[str, str], int]):
     """How often there was each kind of warning; equal ones are logged if they are `worth_logging`."""
 
-    def log(self, log: logging.Logger, kind: tuple[str, str], text: str) -> None:
+    def log(self, log: logging.Logger, kind: tuple[str, str], text: str, reason: str = "") -> None:
+        """Log that *text*, how often it was so, and the *reason* of this time, whose own number may be another."""
         self[kind] = times = self.get(kind, 0) + 1
         if worth_logging(times):
-            log.warning("%s%s", text, f" ({times} times so far)" if times > 1 else "")
+            log.warning("%s%s%s", text, f" ({times} times so far)" if times > 1 else "", reason and f": {reason}")
 
 
 @dataclass(slots=True, eq=False)

@@ -264,8 +264,8 @@ async def test_equal_failures_of_tools_are_logged_the_first_second_fourth_time_o
     for _ in range(3):
         await callback(OFFERED)
 
-    says = "the tool add failed: late"
-    assert caplog.messages == [says, *[f"{says} ({times} times so far)" for times in (2, 4, 8)]]
+    counts = ["", *[f" ({times} times so far)" for times in (2, 4, 8)]]
+    assert caplog.messages == [f"the tool add failed{count}: late" for count in counts]  # one crash fails several calls
 
 
 @on_both

@@ -489,5 +489,5 @@ def _failure(name: str, exc: BaseException, warnings: CountedWarnings) -> CallTo
             why = ""
         case _:
             return error_result(name, exc)
-    warnings.log(logger, (name, type(exc).__name__), f"the tool {name} failed: {exc}")
+    warnings.log(logger, (name, type(exc).__name__), f"the tool {name} failed", str(exc))
     return text_result(f"the tool {name} failed{why}", is_error=True)
