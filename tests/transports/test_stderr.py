@@ -76,9 +76,15 @@ def test_many_lines_are_taken_in_steps() -> None:
         ),
         pytest.param(
             "".join(f"{n}{'x' * 398}\n" for n in range(10, 20)),
-            "x" * 198 + "\n18" + "x" * 398 + "\n19" + "x" * 398,
+            "18" + "x" * 398 + "\n19" + "x" * 398,
             id="a thousand characters of long lines",
         ),
+        pytest.param(
+            "x" * 700 + "\n" + "y" * 400 + "\n",
+            "x" * 581 + "… (700 characters)\n" + "y" * 400,
+            id="a line that is cut has its beginning",
+        ),
+        pytest.param("\x1b" * 300 + "\n", r"\x1b" * 245 + r"\x… (300 characters)", id="cut because of its escapes"),
         pytest.param("x" * 2000 + "\n", "x" * 981 + "… (2000 characters)", id="how long a line is that is longer"),
     ],
 )
@@ -102,7 +108,15 @@ BEGUN: dict[str, tuple[str, list[str]]] = {
     ),
     "no line twice": (
         "".join(f"{n}{'x' * 398}\n" for n in range(10, 14)),
-        [f"10{'x' * 198}… (400 characters)", "x" * 198, f"12{'x' * 398}", f"13{'x' * 398}"],
+        [*(f"{n}{'x' * 198}… (400 characters)" for n in (10, 11)), *(f"{n}{'x' * 398}" for n in (12, 13))],
+    ),
+    "the first of lines that are too long together": (
+        "FATAL: NAME is not set\n" + f"{'x' * 97}\n" * 10,
+        ["FATAL: NAME is not set", *["x" * 97] * 10],
+    ),
+    "the first before one that is too long": (
+        "FATAL\n" + "x" * 2000 + "\n",
+        ["FATAL", "x" * 981 + "… (2000 characters)"],
     ),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TypeAlias
 
-from mcp_host.errors import excerpt
+from mcp_host.errors import escaped, excerpt
 from mcp_host.handlers import worth_logging
 from mcp_host.transports._process.child import LINES_PER_TICK
 from mcp_host.transports.base import TURN_TIME
@@ -58,16 +58,30 @@ class Stderr:
 
     def tail(self) -> str:
         """The last lines, with control characters escaped."""
-        return "\n".join(excerpt(line, TAIL_LENGTH) for line in self._tail)[-TAIL_LENGTH:]
+        return "\n".join(self._last())
 
     def head_and_tail(self) -> str:
         """The last lines, and before them the first ones: some programs say there what is wrong, and then how they are used."""
-        tail = self.tail()
-        before = self._lines - len(tail.split("\n"))
-        head = [excerpt(line, HEAD_LENGTH) for line in self._head[: max(before, 0)]]
+        last = self._last()
+        before = self._lines - len(last)
+        head = [excerpt(line, HEAD_LENGTH) for line in self._head[:before]]
         if before > len(head):
             head.append(f"… ({before - len(head)} lines)")
-        return "\n".join([*head, tail])
+        return "\n".join([*head, *last])
+
+    def _last(self) -> list[str]:
+        """The last lines within `TAIL_LENGTH`. The first of them may be cut at its end: most lines begin with what matters."""
+        shown, room = list[str](), TAIL_LENGTH
+        for line in reversed(self._tail):
+            text = escaped(line[: room + 1])
+            if len(text) > room:
+                if room >= HEAD_LENGTH:  # else there is more of it among the first lines, if it is one of them
+                    end = f"… ({len(line)} characters)"
+                    shown.append(text[: room - len(end)] + end)
+                break
+            shown.append(text)
+            room -= len(text) + 1
+        return shown[::-1]
 
     def _take(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
