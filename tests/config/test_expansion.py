@@ -170,6 +170,28 @@ def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
     assert stdio(relative, {}).env == {"A": "file", "B": "b # c", "TWICE": "${A}"}
 
 
+def test_a_relative_workspace_or_home_is_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "x/.env", "A=file")
+    server = entry(
+        tmp_path,
+        "vscode",
+        command="a",
+        cwd="${workspaceFolder}",
+        envFile="${workspaceFolder}/.env",
+        args=["${userHome}"],
+    )
+    monkeypatch.chdir(tmp_path)
+
+    transport = server.expand({}, workspace="x", home="h").transport
+
+    assert isinstance(transport, Stdio)
+    assert (transport.env, transport.cwd) == ({"A": "file"}, str(tmp_path / "x"))
+    assert transport.command == ["a", str(tmp_path / "h")]
+    assert server.preview({}, workspace="x").env_file == str(tmp_path / "x/.env")
+
+
 def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_none(subtests: pytest.Subtests) -> None:
     deciding = (
         *(

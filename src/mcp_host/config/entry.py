@@ -154,10 +154,12 @@ class ServerEntry:
         home: str | os.PathLike[str] | None,
     ) -> Values:
         folder = self.source.project if workspace is None else Path(workspace)
+        if folder is not None:
+            folder = folder.absolute()  # what is relative to it would be so twice
         return Values(
             forms=DIALECTS[self.source.dialect].forms,
             environment=os.environ if environment is None else environment,
-            home=os.path.expanduser("~") if home is None else os.fspath(home),
+            home=os.path.expanduser("~") if home is None else os.path.abspath(home),
             workspace=None if folder is None else os.fspath(folder),
             folder=self.source.path.parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},
