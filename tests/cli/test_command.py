@@ -307,6 +307,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["demo", "--", "python"], 2, "no server takes part in this"),
     (["tools", "--", "http://me:hunter2@x/mcp"], 2, "'http://***@x/mcp' is a URL, which goes without --: a command comes after that"),
     (["tools", "--", "python server.py"], 2, "command[0] has a space in it, and there is no such program. "),
+    (["tools", "--", "PORT=hunter2", "python", "x.py"], 2, "command[0] gives the variable PORT, and there is no such program. No shell reads a command line: pass it with -e NAME; "),
     (["tools", "http://x", "y"], 2, "unexpected argument 'y'; a command for the server comes after --"),
     (["tools", "http://"], 2, "not the URL of an HTTP server: "),
     (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),

@@ -91,6 +91,7 @@ NO_SERVERS: list[tuple[Any, str]] = [
     ([""], r"^command\[0\], the program, is empty: it must be a list of a program and its arguments"),
     (["python", 3, "hunter2"], r"^command\[1\] is of type int: "),
     (["python server.py hunter2"], r'^command\[0\] has a space .* write \["python", \.\.\.\]'),
+    (["API_KEY=hunter2 python server.py"], r"^command\[0\] gives the variable API_KEY, "),
     (b"uvx", "Client cannot connect to a bytes"),
     (None, "Client cannot connect to a NoneType"),
     (

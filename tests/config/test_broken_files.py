@@ -110,6 +110,8 @@ SERVERS: list[tuple[str, str, str]] = [
     ("mcp.json", '{"url": "https://example.com", "env_http_headers": {"X": "sk-s3cret"}}',
      "env_http_headers.X: it must be the name of a variable of the environment, and cannot be one"),
     ("config.toml", "[mcp_servers.a]\ncommand = 2026-11-26", "command: it must be text, not date"),
+    ("mcp.json", '{"command": "PORT=hunter2", "args": ["npx"]}', "command: command[0] gives the variable PORT, and there is no such program. No shell "
+     'reads a command line: pass it with env=; it must be a list of a program and its arguments, like ["uvx", "some-server"]'),
     ("mcp.json", '{"command": "npx -y x"}', "command: command[0] has a space in it, and there is no such program. No shell "
      'splits a command line: write ["npx", ...]; it must be a list of a program and its arguments, like ["uvx", "some-server"]'),
     ("mcp.json", '{"url": "example.com/mcp"}',

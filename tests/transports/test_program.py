@@ -18,6 +18,8 @@ PROGRAMS: list[tuple[list[str], str]] = [
     (["node", "/home/ann/dev/github/build/index.js"], "node …/github/build/index.js"),
     (["node", "--max-old-space-size=99", "/srv/github/index.js"], "node /srv/github/index.js"),
     (["npx", "-y", "@scope/server-github@1.2", "hunter2"], "npx @scope/server-github@1.2"),
+    (["npx", "KEY=hunter2", "server"], "npx"),
+    (["uvx", "server==1.2"], "uvx server==1.2"),
     (["npx.cmd", "-y", "server"], "npx.cmd server"),
     (["npx", "--unknown", "hunter2", "server"], "npx"),
     (["npm", "exec", "--", "@scope/server"], "npm @scope/server"),

@@ -34,8 +34,10 @@ QUICK = Limits(close_timeout=0.6)
         ([""], r"command\[0\], the program, is empty: "),
         (["uvx", 3], r"command\[1\] is of type int: "),
         (["no-such-program --key"], r'command\[0\] has a space .* write \["no-such-program", \.\.\.\]; '),
+        (["API_KEY=sk/1", "uvx"], r"command\[0\] gives the variable API_KEY, .* pass it with env=; "),
+        (["_k=s p"], r"command\[0\] gives the variable _k, "),
     ],
-    ids=["text", "bytes", "nothing", "empty", "no program", "a number", "a whole line"],
+    ids=["text", "bytes", "nothing", "empty", "no program", "a number", "a whole line", "a variable", "both"],
 )
 def test_an_invalid_command_is_an_error_that_shows_how_to_write_it(command: Any, says: str) -> None:
     with pytest.raises(TypeError, match=f'^{says}.*, like \\["uvx", "some-server"\\]'):

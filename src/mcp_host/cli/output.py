@@ -120,6 +120,7 @@ NAMED_OPTIONS: Sequence[tuple[type[BaseException], str, str]] = (
     (RequestTimeout, "(idle_timeout)", "(--timeout)"),
     (McpError, 'with Client(era="legacy")', "with --era legacy"),
     (InputRefused, "maxTokens: ", "--max-tokens: "),
+    (UsageError, "pass it with env=", "pass it with -e NAME"),
     (ConfigError, "pass replace=True", "pass --replace"),
     (ConnectFailed, "from verify=", "from --verify "),
     (ConnectFailed, "from cert=", "from --cert "),

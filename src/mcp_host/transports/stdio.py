@@ -34,7 +34,7 @@ from mcp_host.protocol.jsonrpc import (
     too_large,
 )
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
-from mcp_host.transports._process.program import program_of
+from mcp_host.transports._process.program import VARIABLE, program_of
 from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
 from mcp_host.transports.base import NO_MESSAGES, TURN_TIME, Headers, Receive, RequestHandle, quoting
@@ -68,7 +68,7 @@ class Stdio:
     call `Client.connect`.
 
     Raises:
-        TypeError: *command* is not a list of text and paths, or its program is a whole command line;
+        TypeError: *command* is not a list of text and paths, or its program is a whole command line, or a variable for one;
             or *env* contains something other than text; or *on_stderr* cannot be called.
         ValueError: A text in *command*, *env* or *cwd* has half of a surrogate pair.
     """
@@ -114,15 +114,13 @@ class Stdio:
         words = program.split()
         if not words:
             raise TypeError(f"command[0], the program, is empty: {COMMAND}")
-        exists = os.path.exists(os.path.join(self.cwd or "", program))
-        if len(words) > 1 and not exists:
+        mistake = _mistake(program, words)
+        if mistake is not None and not os.path.exists(os.path.join(self.cwd or "", program)):
             from shutil import which  # it imports three compression libraries
 
             if which(program, path=(self.env or {}).get("PATH")) is None:
-                raise TypeError(
-                    "command[0] has a space in it, and there is no such program. No shell splits a command line:"
-                    f' write ["{words[0]}", ...]; {COMMAND}'
-                )
+                what, instead = mistake
+                raise TypeError(f"command[0] {what}, and there is no such program. No shell {instead}; {COMMAND}")
         return (program, *arguments)
 
     @property
@@ -176,6 +174,15 @@ class Stdio:
             finally:
                 await channel.end(limits.close_timeout)
                 tasks.cancel_scope.cancel()
+
+
+def _mistake(program: str, words: Sequence[str]) -> tuple[str, str] | None:
+    """What a shell would make of *program*, which has these *words*, and what to write instead; None if it would run it."""
+    if variable := VARIABLE.match(program):
+        return f"gives the variable {variable['name']}", "reads a command line: pass it with env="
+    if len(words) > 1:
+        return "has a space in it", f'splits a command line: write ["{words[0]}", ...]'
+    return None
 
 
 def _check_encodable(what: str, text: str | os.PathLike[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 PARTS_SHOWN = 3  # of a path: enough to tell the folders of two servers apart, without all above them
 TARGET_SHOWN = 64  # characters
 TARGET = re.compile(r"[\w@.~+/\\:\[\],=<>!-]+")  # a package, a module, an image or a path, and no URL, see `_shown`
+VARIABLE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]{0,60})=(?!=)")  # as for a shell; ``==`` is before a version
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def _target(launcher: Launcher, arguments: Iterable[str], cwd: str) -> str | Non
 
 
 def _shown(target: str) -> str | None:
-    """*target*, or the end of a long path; None if it may be more than a package, a module, an image or a path."""
-    if TARGET.fullmatch(target) is None or "://" in target:
+    """*target*, or the end of a long path; None if it may be more than a package, a module, an image or a path, or a variable's value."""
+    if TARGET.fullmatch(target) is None or "://" in target or VARIABLE.match(target):
         return None
     parts = re.split(r"[/\\]", target)
     if len([*filter(None, parts)]) > PARTS_SHOWN:
