@@ -29,7 +29,7 @@ async def shown(provider: Provider, failure: Exception | None) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("key", [KEY, "abc123"], ids=["", "short"])
+@pytest.mark.parametrize("key", [KEY, "abc123", "o"], ids=["", "short", "in words, too"])
 async def test_a_failure_shows_what_the_provider_says_without_the_key(
     key: str, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -71,12 +72,25 @@ async def _ask_and_explain(model: Model, show: Callable[[str], None], request: S
         return await model(request)
     except ProviderError as exc:
         if (original := exc.original) is not None:
-            from mcp_host.testing.cassettes.redaction import Redaction  # few failures are explained
-
             keys = [os.environ[name] for name in KEYS.get(exc.provider, ()) if os.environ.get(name)]
             said = str(original) or str(original.__cause__ or "")  # our own marks have no text
-            show(f"{exc.provider}: {type(original).__name__}: {excerpt(Redaction(keys).text(said), MAX_SAID)}")
+            show(f"{exc.provider}: {type(original).__name__}: {excerpt(_without_secrets(said, keys), MAX_SAID)}")
         raise
+
+
+def _without_secrets(said: str, keys: Sequence[str]) -> str:
+    """What a provider has *said*, with *keys* and the secrets of the environment marked.
+
+    Short keys, such as the "x" that a server of one's own gets, are marked only where they stand alone: words have them.
+    """
+    from mcp_host.testing.cassettes.redaction import REDACTED, Redaction  # few failures are explained
+    from mcp_host.testing.cassettes.secret_texts import SHORTEST
+
+    marked = Redaction([key for key in keys if len(key) >= SHORTEST]).text(said)
+    for key in keys:
+        if len(key) < SHORTEST:
+            marked = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", REDACTED, marked)
+    return marked
 
 
 def approver(options: Options, ask: Approver = ask_in_terminal) -> Approver:
