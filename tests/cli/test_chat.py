@@ -472,6 +472,26 @@ def test_a_provider_is_asked_once_more_if_it_says_when_and_that_is_soon(
     assert done.err.splitlines()[-1].startswith("mcp-host: scripted: Error (HTTP 4" if code else "(11 tokens in")
 
 
+def test_a_conversation_that_the_provider_may_refuse_can_be_cleared(
+    screen: Screen, talk: Talk, run: Run, url: str, provider: Provider
+) -> None:
+    """The first prompt that is refused is dropped, other failures pass, and without a terminal there are no commands."""
+    too_long = ProviderError("scripted", "the model failed", code="context_length_exceeded")
+    provider.say(refused(400), says("One."), refused(413), fails(too_long), refused(401), says("", ADD), refused(400))
+
+    talk(*"12345")
+    done = run(*CHAT, url, "--yes", prompt="6")
+
+    failures = [row for row in screen.rows if "scripted: " in row or "too long" in row]
+    hint = "If each prompt fails so, the conversation is too long: /clear forgets it."
+    errors = [
+        f"mcp-host: scripted: {text}"
+        for text in ("Error (HTTP 400)", "Error (HTTP 413)", str(too_long)[10:], "Error (HTTP 401)")
+    ]
+    assert failures == [errors[0], errors[1], hint, errors[2], hint, errors[3]]
+    assert (done.code, "/clear" in done.err) == (9, False)
+
+
 def test_what_was_done_before_a_failure_stays_in_the_conversation(talk: Talk, provider: Provider) -> None:
     cut = ProviderError("scripted", "the stream ended early")
     provider.say(says("", ADD), refused(400), fails(cut, after="It is"), says("3, as I wanted to say."))

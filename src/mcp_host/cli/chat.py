@@ -33,7 +33,7 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
-from mcp_host.errors import ConnectionClosed, McpError, NotConnected, escaped
+from mcp_host.errors import ConnectionClosed, McpError, NotConnected, ProviderError, escaped
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.limits import Limits
@@ -72,6 +72,9 @@ MAX_TURNS = 50  # answers of the model to one prompt; the person sees them, and 
 
 NOT_MADE = Deny("the user stopped this answer")
 STOPPED = "The user stopped this call, which may have run."
+
+REFUSALS = frozenset({400, 413, 422})  # HTTP statuses of providers for a request that is too long, among other things
+TOO_LONG = "If each prompt fails so, the conversation is too long: /clear forgets it."
 
 NOTES = {
     "maxTokens": "The answer is cut off: it has as many tokens as --max-tokens allows.",
@@ -225,6 +228,16 @@ def _stopped_by_ctrl_c(chat: Chat, portal: BlockingPortal) -> Iterator[None]:
 # The conversation
 
 
+def _may_refuse_conversation(failure: Exception) -> bool:
+    """Whether a provider may have failed because of the conversation, so that later prompts fail, too.
+
+    Few have a code for one that is too long; behind HTTP 200 there is only the code.
+    """
+    return isinstance(failure, ProviderError) and (
+        failure.status in REFUSALS or failure.code == "context_length_exceeded"
+    )
+
+
 class Chat:
     """A conversation. *client* is set before the first turn."""
 
@@ -289,6 +302,8 @@ class Chat:
             if steps or self._said:
                 self._keep_unfinished(user_message, steps, "This answer failed.")
             self.show_failure(failure)
+            if self.messages and _may_refuse_conversation(failure) and sys.stdin.isatty():
+                self._transcript.note(TOO_LONG)
             code = ExitCode.of(failure)
         else:
             self._keep_unfinished(user_message, steps, "The user stopped this answer.")
