@@ -105,7 +105,7 @@ PRINTED: list[tuple[str, list[str], int, str, str]] = [
     ("no tools", ["tools", *scripted({"tools": {}}, tools_list={"result": {"tools": []}})], 0, "No tools are offered.\n", ""),
     ("the result of a call", ["call", URL, "add", '{"a": 2, "b": 3}'], 0, "5\n", ""),
     ("all kinds of content", ["call", URL, "contents"], 0, "text\n[image/png, 4 characters of base64]\na note\n[link to note://2]\n", ""),
-    ("what controls a terminal", ["call", URL, everything.EVIL], 0, "\\x1b[2Jwiped\n\\u202e\\x9b\nsecond line\n", ""),
+    ("what controls a terminal", ["call", URL, everything.EVIL], 0, "\\x1b[2Jwiped\\r\\u202e\\x9b\nsecond line\n", ""),
     ("structured content without text", with_call(STRUCTURED), 0, '{"n": 1, "s": "\\u001b"}\n', ""),
     ("other content", with_call(OTHERS), 0, "[contents of a:b, 4 characters of base64]\n[hologram, which this version does not know]\n[audio/ogg, 2 characters of base64]\n", ""),
     ("a failed tool", with_call(text_result(FIRE, isError=True)), 1, "", FAILED),

@@ -80,10 +80,29 @@ def test_an_empty_text_still_has_its_label() -> None:
 
 def test_the_lines_of_a_tools_text_are_kept() -> None:
     stream = StringIO()
+    printer = Printer(stream)
 
-    Printer(stream).text("x" * 60 + "\n\ta\x00b\u202e")
+    printer.text("x" * 60 + "\r\n\ta\x00b\u202e\u3000\u2028\n")
+    printer.text("")
 
-    assert stream.getvalue() == "x" * 60 + "\n\ta\\x00b\\u202e\n"
+    assert stream.getvalue() == "x" * 60 + "\n\ta\\x00b\\u202e\u3000\u2028\n"
+
+
+def test_joiners_and_wide_spaces_stay_in_what_is_only_read_and_are_seen_in_what_is_decided_on() -> None:
+    text = "\u6771\u3000\U0001f469\u200d\U0001f4bb"
+    with redirect_stderr(Terminal()) as stream:
+        printer = Printer(stream)
+        printer.text(text)
+        printer.field("result", text, prose=True)
+        print_aside(text)
+        printer.field("calls itself", text)
+        printer.paragraph(text)
+
+    rows = stream.getvalue().replace("\u3000", "_").replace("\r\x1b[K", "").splitlines()
+    assert [row.split()[-1] for row in rows] == [
+        *["\u6771_\U0001f469\u200d\U0001f4bb"] * 3,
+        *["\u6771\\u3000\U0001f469\\u200d\U0001f4bb"] * 2,
+    ]
 
 
 def test_on_a_terminal_each_row_of_a_servers_text_is_indented() -> None:

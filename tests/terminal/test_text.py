@@ -14,7 +14,18 @@ from wcwidth import wcswidth, wcwidth
 from wcwidth.table_overrides import NARROW_OVERRIDES
 
 from mcp_host.errors import MARGIN
-from mcp_host.terminal.text import NARROWEST, Layout, Rows, StreamedText, clean, has_color, width, wrapped
+from mcp_host.terminal.text import (
+    NARROWEST,
+    Layout,
+    Rows,
+    StreamedText,
+    clean,
+    clean_for_file,
+    clean_prose,
+    has_color,
+    width,
+    wrapped,
+)
 
 ROWS: list[tuple[str, list[str]]] = [
     ("hello world foo bar", ["hello", "world foo", "bar"]),
@@ -70,7 +81,8 @@ def test_cyrillic_is_wide_only_where_east_asian_fonts_make_it_wide(
 
 @cache
 def every_shown_character() -> list[str]:
-    return [char for char in map(chr, range(0x20, sys.maxunicode + 1)) if char.isprintable() and clean(char) == char]
+    printable = [char for char in map(chr, range(0x20, sys.maxunicode + 1)) if char.isprintable()]
+    return [*"\u200c\u200d\u00a0\u2001\u202f\u3000", *(char for char in printable if clean_prose(char) == char)]
 
 
 @pytest.mark.parametrize(("locale", "ambiguous"), [("de_DE.UTF-8", 1), ("ko_KR.UTF-8", 2)])
@@ -111,6 +123,33 @@ def test_what_controls_a_terminal_or_cannot_be_seen_is_made_visible(subtests: py
     for case, text, shown in table:
         with subtests.test(case):
             assert clean(text) == shown
+
+
+def test_a_text_that_is_only_read_keeps_what_people_write_with(subtests: pytest.Subtests) -> None:
+    controls = "a\t\x1b[2J\x85\u202e\u2066\rb"
+    unseen = "\u00ad \u200b \ufeff \U000e0041 \u200e \ufe00"
+    marks = "o" + "\u0301" * 10
+    table: list[tuple[str, str, str]] = [
+        ("a Japanese space", "\u6771\u4eac\u3000\u5927\u962a", ""),
+        ("French spaces", "1\u202f234\u00a0\u20ac", ""),
+        ("Persian", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", ""),
+        ("Hindi", "\u0915\u094d\u200d\u0937", ""),
+        ("emoji", "\U0001f469\U0001f3fd\u200d\U0001f4bb\u2764\ufe0f\u200d\U0001f5251\ufe0f\u20e3", ""),
+        ("joiners that join nothing", "\u200da\u200c\u6f22\u200d \u0645\u200d\u200d", "\\u200da\\u200c\u6f22\\u200d \u0645\u200d\\u200d"),
+        ("marks around a joiner", "\u0645" + "\u0651" * 8 + "\u200c\u0651", "\u0645" + "\u0651" * 8 + "\u200c\\u0651"),
+        ("not seen", unseen, "\\xad \\u200b \\ufeff \\U000e0041 \\u200e \\ufe00"),
+        ("many marks", marks, "o" + "\u0301" * 8 + "\\u0301" * 2),
+    ]  # fmt: skip  # one case on each line
+    for case, text, shown in table:
+        with subtests.test(case):
+            assert clean_prose(text) == (shown or text)
+            assert streamed(*text, columns=99) == f"{shown or text}\n"
+            assert clean_for_file(text) == text
+            assert streamed(*text, columns=math.inf) == f"{text}\n"
+            assert clean(text) != text  # in a question, and in a name
+
+    assert clean_for_file(controls) == "a\t\\x1b[2J\\x85\\u202e\\u2066\\rb"
+    assert clean_prose(controls) == clean(controls)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +275,7 @@ def test_many_characters_without_a_break_cost_calls_for_each_of_them_only(
 
     assert calls < 100 * 5000
     if columns == math.inf:
-        assert said == [f"{shown}\n"]
+        assert said == [character * 5000 + "\n"]
     else:
         assert "".join([row.removeprefix("  ") for row in said[0].split("\n")]) == shown.strip()
 

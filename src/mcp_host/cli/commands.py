@@ -202,7 +202,7 @@ async def _prompt(client: Client, options: Options) -> Report:
         if result.description:
             printer.paragraph(result.description)
         for message in result.messages:
-            printer.field(message.role, as_text(message.content))
+            printer.field(message.role, as_text(message.content), prose=True)
 
     return Report(result.to_wire(), show)
 

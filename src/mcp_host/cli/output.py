@@ -38,7 +38,18 @@ from mcp_host.errors import (
 )
 from mcp_host.secret_words import without_secrets
 from mcp_host.terminal.device import write_aside
-from mcp_host.terminal.text import NARROWEST, Layout, Rows, Style, clean, clean_for_file, has_color, styled, wrapped
+from mcp_host.terminal.text import (
+    NARROWEST,
+    Layout,
+    Rows,
+    Style,
+    clean,
+    clean_for_file,
+    clean_prose,
+    has_color,
+    styled,
+    wrapped,
+)
 
 
 class UsageError(Exception):
@@ -157,8 +168,11 @@ class Printer:
         self.line()
         self.line(text, "bold")
 
-    def field(self, label: str, text: str, style: Style | None = None) -> None:
-        """Print a label with a server's text beside or below it. Every line is indented, so that none looks like ours."""
+    def field(self, label: str, text: str, style: Style | None = None, *, prose: bool = False) -> None:
+        """Print a label with a server's text beside or below it. Every line is indented, so that none looks like ours.
+
+        *prose* is a text that is only read.
+        """
         first = (INDENT + clean(label)).ljust(TEXT_COLUMN - 1) + " "
         rest = " " * len(first)
         columns = columns_of(self._stream)
@@ -166,7 +180,7 @@ class Printer:
             self.paragraph(label, style, indent=len(INDENT))
             first = rest = INDENT + "  "
         for line in text.splitlines() or [""]:
-            self._print_wrapped(clean(line), columns, style, first, rest)
+            self._print_wrapped((clean_prose if prose else clean)(line), columns, style, first, rest)
             first = rest
 
     def paragraph(self, text: str, style: Style | None = None, *, indent: int = 0, hang: int = 0) -> None:
@@ -182,11 +196,11 @@ class Printer:
 
     def text(self, text: str) -> None:
         """Print a server's text with its own lines, for another program to read; indented and wrapped on a terminal."""
-        for line in text.splitlines():
-            if self.margin:
-                self._print_wrapped(clean(line), columns_of(self._stream), None, INDENT, INDENT)
-            else:
-                self._print(clean_for_file(line))
+        if self.margin:
+            for line in text.splitlines():
+                self._print_wrapped(clean_prose(line), columns_of(self._stream), None, INDENT, INDENT)
+        elif text:
+            self._print(clean_for_file(text).removesuffix("\n"))
 
     @property
     def layout(self) -> Layout:
@@ -260,8 +274,8 @@ def print_failure(error: BaseException) -> None:
 def _rows(line: str, lead: str) -> Iterator[str]:
     """A line for stderr after *lead*. On a terminal, further rows have the margin, so that none looks like ours."""
     if sys.stderr.isatty():
-        return wrapped(clean(line), columns_of(sys.stderr), first=lead, rest=MARGIN)
-    return iter([lead + clean(line)])
+        return wrapped(clean_prose(line), columns_of(sys.stderr), first=lead, rest=MARGIN)
+    return iter([lead + clean_for_file(line)])
 
 
 def text_of(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class Transcript:
         if len(lines) > LINES_SHOWN or len(text) > RESULT_SHOWN:
             shown += f"\n... ({len(text):,} characters)"
         name = excerpt(call.use.name, NAME_SHOWN)
-        self._field("error" if call.result.is_error else "result", f"{name}: {shown}", "cyan")
+        self._field("error" if call.result.is_error else "result", f"{name}: {shown}", "cyan", prose=True)
 
     def content(self, text: str) -> None:
         """A part of an answer that is not text."""
@@ -107,8 +107,8 @@ class Transcript:
             for action in waiting:
                 action()
 
-    def _field(self, label: str, text: str, style: Style | None = None) -> None:
-        self.aside(partial(self.printer.field, label, text, style))
+    def _field(self, label: str, text: str, style: Style | None = None, *, prose: bool = False) -> None:
+        self.aside(partial(self.printer.field, label, text, style, prose=prose))
 
     def _print(self, action: Callable[[], None]) -> None:
         if self._pauses:

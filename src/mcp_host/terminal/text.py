@@ -35,6 +35,19 @@ SPACES = re.compile(" +")
 MAX_MARKS = 8  # on one character; scripts need four or five, and rows would have no end
 VS16 = "\ufe0f"  # makes an emoji of the character before it, which then takes another column
 
+SPACES_AND_JOINERS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]")
+"""Ordinary in a text, though Python calls them unprintable: spaces of any width, and what joins or parts letters."""
+
+JOINERS = "\u200c\u200d"
+JOINED = re.compile(
+    "[\u0600-\u0dff\u1780-\u18af]"
+)  # Arabic to Sinhala, Khmer, Mongolian: letters change beside joiners
+SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+KEYCAPS = "0123456789#*"
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What controls a terminal, but for tabs and line ends: control characters, and what reverses the text after it."""
+
 DOUBTFUL = re.compile(
     "[\u17a4\u17d8\u261d\u26f9\u270c\u270d\u3248-\u324f"
     "\U0001f1e6-\U0001f1ff\U0001f3cb\U0001f3cc\U0001f574\U0001f575\U0001f590\U0001f93b\U0001f946]"
@@ -51,33 +64,59 @@ def clean(text: str) -> str:
     return _Cleaner().clean(text)
 
 
-def clean_for_file(line: str) -> str:
-    """As `clean`, for another program to read: tabs are kept."""
-    return "\t".join(map(clean, line.split("\t")))
+def clean_prose(text: str) -> str:
+    """As `clean`, for a text that is only read, such as an answer or a result: what people write with stays.
+
+    That is spaces of any width, the joiners of the scripts that have them and of emoji, and keycaps.
+    Names, definitions and questions are decided on: in them, nothing may be hidden.
+    """
+    return _Cleaner(prose=True).clean(text)
+
+
+def clean_for_file(text: str) -> str:
+    """A text for another program to read, of several lines: only what controls a terminal is escaped."""
+    return CONTROLS.sub(lambda found: _escape(found[0]), text.replace("\r\n", "\n"))
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 class _Cleaner:
-    """`clean` for one line in pieces: it counts the marks on the last character."""
+    """`clean` or `clean_prose` for one line in pieces: it counts the marks on the last character."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, prose: bool = False) -> None:
+        self._prose = prose
         self._marks = 0
         self._last = ""
 
     def clean(self, piece: str) -> str:
-        shown = escaped(piece.replace("\t", TAB))
-        if shown.isascii() or not any(_is_mark(char) or INVISIBLE.match(char) for char in set(shown)):
+        shown = self._escaped(piece.replace("\t", TAB))
+        if shown.isascii() or not any(_is_mark(char) or _is_hidden(char) for char in set(shown)):
             self._marks, self._last = 0, shown[-1:]
             return shown
         return "".join(map(self._visible, shown))
 
+    def _escaped(self, piece: str) -> str:
+        if not self._prose or piece.isprintable():
+            return escaped(piece)
+        escapes = {ord(char): escaped(char) for char in set(piece) if not SPACES_AND_JOINERS.match(char)}
+        return piece.translate(escapes)
+
     def _visible(self, char: str) -> str:
-        self._marks = self._marks + 1 if _is_mark(char) else 0
-        last, self._last = self._last, char
-        if char == VS16 and _makes_emoji(last):
-            return char
-        if self._marks > MAX_MARKS or INVISIBLE.match(char):
-            return char.encode("unicode_escape").decode()
+        if char not in JOINERS:  # after one, marks are still on the character before it
+            self._marks = self._marks + 1 if _is_mark(char) else 0
+        if self._marks > MAX_MARKS or (_is_hidden(char) and not self._is_wanted(char)):
+            self._last = ""
+            return _escape(char)
+        self._last = char
         return char
+
+    def _is_wanted(self, char: str) -> bool:
+        """Whether a character that is not seen belongs to the one before it."""
+        if char == VS16:
+            return _makes_emoji(self._last) or (self._prose and self._last != "" and self._last in KEYCAPS)
+        return char in JOINERS and _takes_joiner(self._last)
 
 
 def _cleaned(line: str) -> Generator[None, None, str]:
@@ -109,6 +148,18 @@ def width(text: str) -> int:
 def _is_mark(char: str) -> bool:
     """Whether it combines with the character before."""
     return char >= "\u0300" and unicodedata.category(char) in ("Mn", "Me")
+
+
+def _is_hidden(char: str) -> bool:
+    return char in JOINERS or INVISIBLE.match(char) is not None
+
+
+@lru_cache(256)
+def _takes_joiner(char: str) -> bool:
+    """Whether a joiner after it changes how the text is written: after an emoji, and after a letter of some scripts."""
+    if JOINED.match(char):
+        return unicodedata.category(char)[0] in "LM"
+    return char == VS16 or (char != "" and (char in SKIN_TONES or unicodedata.category(char) == "So"))
 
 
 @lru_cache(256)
@@ -182,6 +233,7 @@ def _fitting(text: str, start: int, columns: int) -> int:
 class StreamedText:
     """A peer's text that comes in pieces, as rows of at most *columns* after an *indent*; what controls a terminal is escaped.
 
+    Without *columns*, it is for a file (`clean_for_file`), else for a person (`clean_prose`).
     The last word of a piece waits for its end, because rows break between words. The rows are the same, however
     the text is split.
     """
@@ -194,7 +246,7 @@ class StreamedText:
         self._spaces: list[str] = []
         self._word: list[str] = []
         self._wanted = 0  # columns of the word
-        self._cleaner = _Cleaner()
+        self._clean = clean_for_file if math.isinf(columns) else _Cleaner(prose=True).clean
         self._is_broken = False  # the beginning of the word is in the row: it is longer than a row
         self._returned = False  # "\r" came last, which ends a line together with "\n"
 
@@ -205,10 +257,10 @@ class StreamedText:
     def end(self) -> str:
         """The rest, with the end of its row."""
         rest = self._end_word()
-        return rest + self._end_row() if self._used or self._spaces else rest
+        return rest + self._end_row() if rest or self._used or self._spaces else ""
 
     def _add(self, char: str) -> str:
-        shown = self._cleaner.clean(char)
+        shown = self._clean(char)
         if char == "\n":
             self._returned = False
             return self._end_word() + self._end_row()
