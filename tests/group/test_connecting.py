@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -246,6 +248,26 @@ async def test_a_process_that_dies_in_a_call_is_started_again_once_whatever_its_
     assert starts.read_text().count("started") == 3
 
 
+async def test_lines_of_stderr_come_with_the_name_of_their_server_and_one_may_have_its_own_callback(
+    tmp_path: Path,
+) -> None:
+    lines, own = list[tuple[str, str]](), list[str]()
+    command, args = sys.executable, ["-c", "import sys; sys.exit('no key')"]
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": command, "args": args}}}))
+
+    def on_stderr(server: str, line: str) -> None:
+        lines.append((server, line))
+
+    with anyio.fail_after(200):
+        async with ClientGroup.from_file(path, on_stderr=on_stderr, wait="all") as group:
+            await group.add("b", [command, *args])
+            await group.add("c", Stdio([command, *args], on_stderr=own.append))
+
+    assert {*lines} == {("a", "no key"), ("b", "no key")}
+    assert {*own} == {"no key"}
+
+
 # What the group says
 
 
@@ -474,6 +496,7 @@ def test_what_is_wrong_in_the_arguments_is_said_at_once(subtests: pytest.Subtest
         ({"approve": 5}, "approve"),
         ({"limits": 5}, "limits"),
         ({"on_log": 5}, "on_log"),
+        ({"on_stderr": 5}, "on_stderr has to be a plain function"),
     ):
         with subtests.test(error), pytest.raises((TypeError, ValueError), match=error):
             ClientGroup({"a": node}, **options)

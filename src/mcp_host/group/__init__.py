@@ -3,7 +3,7 @@
 from mcp_host.group.consents import ApproveServer, ServerConsents
 from mcp_host.group.group import ClientGroup
 from mcp_host.group.names import group_name
-from mcp_host.group.options import OnServerChange, OnServerLog, ServerOptions
+from mcp_host.group.options import OnServerChange, OnServerLog, OnServerStderr, ServerOptions
 from mcp_host.group.status import OnStatus, ServerState, ServerStatus
 from mcp_host.proposed_server import ProposedServer
 
@@ -12,6 +12,7 @@ __all__ = [
     "ClientGroup",
     "OnServerChange",
     "OnServerLog",
+    "OnServerStderr",
     "OnStatus",
     "ProposedServer",
     "ServerConsents",

@@ -27,11 +27,12 @@ from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnecte
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.group.member import NOT_OPEN, Member, listed
 from mcp_host.group.names import SEPARATOR, server_prefix
-from mcp_host.group.options import GroupOptions, OnServerChange, OnServerLog, ServerOptions, Wait
+from mcp_host.group.options import GroupOptions, OnServerChange, OnServerLog, OnServerStderr, ServerOptions, Wait
 from mcp_host.group.status import OnStatus, ServerStatus, StatusChanges
-from mcp_host.handlers import as_async
+from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.negotiation import EraCache
+from mcp_host.transports.stdio import Stdio
 
 if TYPE_CHECKING:
     from mcp_host.auth import Login, OnDevice, TokenStore
@@ -81,7 +82,8 @@ class ClientGroup:
 
     *sampling*, *elicitation*, *roots*, *client_info*, *limits*, *era_cache*, *middleware*, *ping_interval* and
     *run_own_tools* are as for `Client`, for all servers; requests of servers say which one asks. *on_log* and *on_change*
-    get the server's name first: ``(server: str, change: Change)``.
+    get the server's name first: ``(server: str, change: Change)``. So does *on_stderr*, which is as for `Stdio`, for all of these
+    that have no *on_stderr* themselves: ``(server: str, line: str)``.
 
     *approve* is asked about the calls that a model makes of these tools in `run_tool_loop`, unless the loop has an *approve*
     itself: a function, or `Approvals` that other groups or loops share. What it allows for the "session" is allowed as long
@@ -107,6 +109,7 @@ class ClientGroup:
         on_status: OnStatus | None = None,
         on_log: OnServerLog | None = None,
         on_change: OnServerChange | None = None,
+        on_stderr: OnServerStderr | None = None,
         client_info: types.Implementation | None = None,
         limits: Limits | None = None,
         era_cache: EraCache | None = None,
@@ -152,7 +155,9 @@ class ClientGroup:
             "ping_interval": ping_interval,
             "run_own_tools": run_own_tools,
         }
-        self._on_log, self._on_change = on_log, on_change
+        if on_stderr is not None:
+            check_plain(on_stderr, argument="on_stderr", shape=None)
+        self._on_log, self._on_change, self._on_stderr = on_log, on_change, on_stderr
         for name, server in servers.items():
             self._join(self._new_member(name, self._options(server)))
 
@@ -508,7 +513,10 @@ class ClientGroup:
     def _new_member(self, name: str, server: ServerOptions | FileServer) -> Member:
         on_log = _for_server(name, self._on_log, argument="on_log")
         on_change = _for_server(name, self._on_change, argument="on_change")
-        make_client = partial(_new_client, self._client_options, on_log=on_log, on_change=on_change)
+        on_stderr = None if self._on_stderr is None else partial(self._on_stderr, name)
+        make_client = partial(
+            _new_client, self._client_options, on_stderr=on_stderr, on_log=on_log, on_change=on_change
+        )
         try:
             return Member(name, server, make_client, self._changes)
         except (TypeError, ValueError) as exc:
@@ -858,8 +866,12 @@ async def _open(members: Mapping[str, Member], changes: StatusChanges) -> AsyncI
             tasks.cancel_scope.cancel()  # with it, servers that were being removed
 
 
-def _new_client(options: Mapping[str, Any], server: Transport, **own: Any) -> Client:
+def _new_client(
+    options: Mapping[str, Any], server: Transport, *, on_stderr: Callable[[str], None] | None, **own: Any
+) -> Client:
     """A client with the *options* of all servers, as they are by now, and *own* ones of its server."""
+    if on_stderr is not None and isinstance(server, Stdio) and server.on_stderr is None:
+        server = replace(server, on_stderr=on_stderr)
     return Client(server, **options, **own)
 
 

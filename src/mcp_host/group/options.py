@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Wait: TypeAlias = Literal["first", "all", "none"]
 OnServerLog: TypeAlias = "Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]"
 OnServerChange: TypeAlias = "Callable[[str, Change], Awaitable[None] | None]"
+OnServerStderr: TypeAlias = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class GroupOptions(TypedDict, total=False):
     on_status: OnStatus | None
     on_log: OnServerLog | None
     on_change: OnServerChange | None
+    on_stderr: OnServerStderr | None
     client_info: Implementation | None
     limits: Limits | None
     era_cache: EraCache | None
