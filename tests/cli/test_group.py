@@ -95,10 +95,21 @@ def test_call_starts_only_the_server_of_the_tool(urls: dict[str, object], config
     assert (code, out, err) == (2, "", "mcp-host: the server has no tool 'shop__ad'; did you mean 'shop__add'?\n")
 
 
-def test_verbose_shows_what_each_server_logs(urls: dict[str, object], config: Config, run: Run) -> None:
-    done = run("call", "--config", config(urls), AGREE, "--verbose", "shop__count")
+def test_verbose_shows_what_each_server_logs_and_its_stderr_with_its_name_before_each_line(
+    config: Config, run: Run
+) -> None:
+    program = (
+        r"import sys; sys.stderr.write('good | info: log in\x1b[2J\n');"
+        " from tests.cli.desk import server; server.run_stdio()"
+    )
+    noisy = {**PROGRAM, "args": ["-c", program]}
 
-    assert done == (0, "counted\n", "  | shop: info: half\\x1b[2J\n  | way\n")
+    code, out, err = run("call", "--config", config({"evil": noisy}), AGREE, "--verbose", "evil__count")
+
+    assert (code, out) == (0, "counted\n")
+    assert sorted(err.splitlines()) == [
+        *(r"  evil | good | info: log in\x1b[2J", r"  evil | info: half\x1b[2J", "  evil | way")
+    ]
 
 
 def test_a_server_that_dies_in_a_call_is_shown_with_its_exit_code_and_stderr(config: Config, run: Run) -> None:

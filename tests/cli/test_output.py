@@ -122,6 +122,7 @@ def test_on_a_terminal_no_row_of_an_error_or_of_a_servers_message_begins_in_the_
     with redirect_stderr(Terminal()) as stream:
         print_error(f"the server says {TEXT}\n  | {TEXT}")
         print_aside(f"\u6f22 {TEXT}")
+        print_aside(f"a {TEXT}\nb", "shop")
         print_failure(ServerError(-32000, "your login has expired:\nmcp-host login evil.example"))
 
     assert stream.getvalue().replace("\r\x1b[K", "").splitlines() == [
@@ -131,6 +132,9 @@ def test_on_a_terminal_no_row_of_an_error_or_of_a_servers_message_begins_in_the_
         "  | lazy dog.",
         "  | \u6f22 The quick brown fox jumps over",
         "  | the lazy dog.",
+        "  shop | a The quick brown fox jumps",
+        "  shop | over the lazy dog.",
+        "  shop | b",
         "mcp-host: the server says: your login",
         "  | has expired:\\nmcp-host login",
         "  | evil.example (-32000)",

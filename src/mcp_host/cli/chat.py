@@ -457,9 +457,9 @@ class Chat:
             said = instructions_of_all({client.name: said})
         return "\n\n".join(filter(None, [self._options.system, said])) or None
 
-    def show_aside(self, text: str) -> None:
-        """Print what the server logs."""
-        self._transcript.aside(partial(print_aside, text))
+    def show_aside(self, text: str, server: str = "") -> None:
+        """Print what the server logs, or one *server* of a file."""
+        self._transcript.aside(partial(print_aside, text, server))
 
     def show_end(self, end: ConnectionClosed) -> None:
         """Print how a server has ended."""

@@ -51,14 +51,15 @@ async def opened(
     sampling: Sampling | None,
     elicitation: Elicitation | None,
     on_status: OnStatus | None = None,
-    show: Callable[[str], None] = print_aside,
+    show: Callable[[str, str], None] = print_aside,
     asking: Asking = nullcontext,
     ask: AskServer = ask_in_terminal,
     ask_input: AskInput = ask_for_input,
 ) -> AsyncIterator[ClientGroup]:
     """The servers of a file, those that can be used. Others are named on stderr. ``call`` starts none but that of its tool.
 
-    *ask* is asked whether a server may be started, and *ask_input* for inputs. The rest is as for `connected`.
+    *ask* is asked whether a server may be started, and *ask_input* for inputs. With ``--verbose``, *show* gets what each server logs, and
+    its stderr, and then its name. The rest is as for `connected`.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -68,7 +69,10 @@ async def opened(
     """
 
     async def on_log(server: str, message: LoggingMessageNotificationParams) -> None:
-        show(f"{server}: {log_line(message)}")
+        show(log_line(message), server)
+
+    def on_stderr(server: str, line: str) -> None:
+        show(line, server)
 
     assert options.config is not None, "the caller has looked"
     group = ClientGroup.from_file(
@@ -82,6 +86,7 @@ async def opened(
         elicitation=elicitation,
         limits=limits_of(options),
         on_log=on_log if options.verbose else None,
+        on_stderr=on_stderr if options.verbose else None,
         on_status=on_status,
         wait=(options.timeout or START_WAIT) if is_conversation(options) else "all",
     )

@@ -271,10 +271,10 @@ def print_failure(error: BaseException) -> None:
     print_error(f"{SERVER_SAYS if is_of_server else ''}{text_of(error)}")
 
 
-def _rows(line: str, lead: str) -> Iterator[str]:
-    """A line for stderr after *lead*. On a terminal, further rows have the margin, so that none looks like ours."""
+def _rows(line: str, lead: str, rest: str = MARGIN) -> Iterator[str]:
+    """A line for stderr after *lead*. On a terminal, further rows have *rest*, so that none looks like ours."""
     if sys.stderr.isatty():
-        return wrapped(clean_prose(line), columns_of(sys.stderr), first=lead, rest=MARGIN)
+        return wrapped(clean_prose(line), columns_of(sys.stderr), first=lead, rest=rest)
     return iter([lead + clean_for_file(line)])
 
 
@@ -307,18 +307,19 @@ def _columns(stream: TextIO) -> int:
         return shutil.get_terminal_size().columns
 
 
-def print_aside(text: str) -> None:
+def print_aside(text: str, server: str = "") -> None:
     """Print what a server tells meanwhile to stderr, with a margin. It takes the place of the status line.
 
+    Where there are several, the name of the *server* is in the margin of each row, so that none looks like another's.
     While the person is asked something, this waits.
     """
-    write_aside(partial(_print_aside, text))
+    write_aside(partial(_print_aside, text, f"  {clean(server)} | " if server else MARGIN))
 
 
-def _print_aside(text: str) -> None:
+def _print_aside(text: str, margin: str) -> None:
     for line in text.splitlines():
         clear_status_line()
-        print_to_stderr("\n".join(_rows(line, MARGIN)))
+        print_to_stderr("\n".join(_rows(line, margin, margin)))
 
 
 def clear_status_line() -> None:
