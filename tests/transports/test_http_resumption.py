@@ -8,6 +8,7 @@ import pytest
 from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, MessageTooLarge, ProtocolError, SessionLost
 from mcp_host.limits import Limits
 from mcp_host.protocol.backoff import Backoff
+from mcp_host.protocol.jsonrpc import Failure, encode
 from mcp_host.transports._http.channel import HttpChannel
 from tests.transports.http_peers import (
     CALL,
@@ -45,6 +46,8 @@ from tests.transports.legacy_peers import (
 
 # A lost session
 
+UNKNOWN_SESSION = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Session not found"}}'
+
 
 @pytest.mark.fault("H05", "H07")
 @pytest.mark.parametrize(
@@ -55,6 +58,8 @@ from tests.transports.legacy_peers import (
         pytest.param(lambda wire, heard: wire.reply(400, JSON, b'{"error":"No valid session ID"}'), id="400 in words"),
         pytest.param(lambda wire, heard: wire.reply(200, JSON, b'{"error":"Session not found"}'), id="200 in words"),
         pytest.param(stream(event(b'{"error":"Session not found"}')), id="an event in words"),
+        pytest.param(lambda wire, heard: wire.reply(200, JSON, UNKNOWN_SESSION), id="200 with the SDK's error"),
+        pytest.param(stream(event(UNKNOWN_SESSION)), id="an event with the SDK's error"),
     ],
 )
 async def test_a_request_of_a_lost_session_has_certainly_not_run(answer: Answer) -> None:
@@ -65,6 +70,16 @@ async def test_a_request_of_a_lost_session_has_certainly_not_run(answer: Answer)
 
     assert not caught.value.may_have_run
     assert "DELETE" not in peer.methods()  # there is nothing left to delete
+
+
+@pytest.mark.parametrize(("code", "says"), [(-32000, "Session not found"), (-32001, "Session 4 not found")])
+async def test_an_error_about_another_session_is_that_of_the_call(code: int, says: str) -> None:
+    """A server may have sessions of its own, such as those of a browser."""
+    body = encode(Failure(7, code, says))
+    answers = in_turn(lambda wire, heard: wire.reply(200, JSON, body), stream(event(body)))
+    async with serving(legacy(post=answers)) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+        assert [await ask(channel) for _ in range(2)] == [[Failure(7, code, says)]] * 2
 
 
 async def test_a_notification_may_be_the_first_to_hear_of_a_lost_session() -> None:

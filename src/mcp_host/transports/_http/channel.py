@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
 
 from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
@@ -57,6 +58,10 @@ from mcp_host.transports.base import AuthorizationContext, Headers, Receive, Req
 STREAM_WAIT = 1.0  # seconds for the headers of the server's own stream before the first call; an event may never come
 PROBE_TIME = 2.0  # seconds for finding out whether a server uses the transport of 2024
 NO_CONTENT = frozenset({202, 204})
+SESSION_NOT_FOUND = (
+    -32001,
+    "Session not found",
+)  # what the official SDKs say; no less, as a tool may have sessions, too
 OLD_TRANSPORT = frozenset({400, 404, 405})  # how a server of 2024 answers a POST of initialize
 
 
@@ -253,6 +258,8 @@ class HttpChannel:
             raise ProtocolError(f"{self._backend.name}: {_no_response(response)}")
         messages = decode(body)
         for message in messages:
+            if isinstance(message, Failure):
+                _check_error(session, message)
             handle.receive(message)
         await handle.deliver_progress()
         if handle.done:
@@ -270,7 +277,7 @@ class HttpChannel:
     ) -> None:
         last_event = LastEvent()
         stream = MessageStream(response, last_event, self._max_message)
-        await stream.read_until_done(handle)
+        await stream.read_until_done(handle, partial(_check_error, session))
         if handle.done:
             return
         if stream.error is not None:
@@ -325,6 +332,12 @@ class HttpChannel:
                 for event in decoder.feed(piece):
                     return event.type == "endpoint"
             return any(event.type == "endpoint" for event in decoder.end())
+
+
+def _check_error(session: LegacySession | None, error: Failure) -> None:
+    """Raise `SessionLost` if *error*, the answer to a request of *session*, says so: it may come with the status 200."""
+    if session is not None and session.id is not None and (error.code, error.message) == SESSION_NOT_FOUND:
+        raise session.lost(error.message, may_have_run=False)
 
 
 def _no_response(response: HttpResponse) -> str:

@@ -247,14 +247,17 @@ class MessageStream:
         self._ended = False
         self._lines = 0
 
-    async def read_until_done(self, handle: RequestHandle) -> None:
-        """Pass the messages on to *handle*, until it is done or the stream ends. Raises as `next`.
+    async def read_until_done(self, handle: RequestHandle, check: Callable[[Failure], None] | None = None) -> None:
+        """Pass the messages on to *handle*, until it is done or the stream ends. Raises as `next`, and what *check* raises
+        for an error before it is passed on.
 
         Progress is delivered once for all that has arrived: a plain callback needs a thread each time.
         """
         self._handle = handle
         while (messages := await self.next()) is not None:
             for message in messages:
+                if check is not None and isinstance(message, Failure):
+                    check(message)
                 handle.receive(message)
             if handle.done:
                 break
