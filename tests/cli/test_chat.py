@@ -17,7 +17,7 @@ from anyio.from_thread import start_blocking_portal
 
 from mcp_host import Client
 from mcp_host.cli.arguments import parse
-from mcp_host.cli.chat import Chat, next_line
+from mcp_host.cli.chat import Chat, prompts
 from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
 from mcp_host.errors import ConnectionClosed, ProviderError
@@ -387,8 +387,14 @@ def test_ctrl_c_ends_the_command_while_it_connects_whichever_thread_gets_the_sig
         ([KeyboardInterrupt, "a", KeyboardInterrupt, "b"], ["a", "b"], 2),
         ([KeyboardInterrupt, KeyboardInterrupt], [None], 1),
         ([KeyboardInterrupt, EOFError], [None], 1),
+        (["a\n", "\n", "b", EOFError], ["a\n\nb", None], 0),
+        (["a\n", EOFError], ["a", None], 0),
+        (["a\n", KeyboardInterrupt, "b"], ["b"], 1),
     ],
-    ids=["lines", "Ctrl-D", "Ctrl-C and a line", "Ctrl-C twice", "Ctrl-C and Ctrl-D"],
+    ids=[
+        *("lines", "Ctrl-D", "Ctrl-C and a line", "Ctrl-C twice", "Ctrl-C and Ctrl-D"),
+        *("a paste", "a paste and Ctrl-D", "a paste and Ctrl-C"),
+    ],
 )
 def test_ctrl_c_twice_or_ctrl_d_at_the_prompt_is_the_end(
     keys: list[str | type[BaseException]],
@@ -397,15 +403,32 @@ def test_ctrl_c_twice_or_ctrl_d_at_the_prompt_is_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     typed = iter(keys)
+    has_more = False
 
     def read(prompt: str) -> str:
+        nonlocal has_more
         key = next(typed)
         if isinstance(key, str):
-            return key
+            has_more = key.endswith("\n")  # the next one comes with it
+            return key.removesuffix("\n")
         raise key
 
-    assert [next_line(read) for _ in lines] == lines
+    found = prompts(read, lambda: has_more)
+
+    assert [next(found, None) for _ in lines] == lines
     assert capsys.readouterr().err.count("Ctrl-C again or Ctrl-D ends the conversation.") == hints
+
+
+def test_a_pasted_text_of_several_lines_is_one_prompt_and_answers_no_question(
+    talk: Talk, url: str, provider: Provider
+) -> None:
+    provider.say(says("", ADD), says("It is not added."))
+
+    shown = talk("Add these:\n1\n\ny", "n")
+
+    assert "(4 lines pasted)" in shown
+    assert conversation(provider.requests[0]) == [("user", ["Add these:\n1\n\ny"])]
+    assert len(provider.requests) == 2  # the second with the result of the call, which was denied
 
 
 def test_stdout_that_is_no_terminal_has_the_answers_alone(

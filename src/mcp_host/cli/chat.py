@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
+from select import select
 from typing import Any, TypeVar
 
 import anyio
@@ -42,6 +43,7 @@ from mcp_host.sampling import Approvals, LoopResult, ProposedCall, Sampling, Sam
 from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.loop.tools import TooManyTools
 from mcp_host.sampling.terminal import ask_in_terminal
+from mcp_host.terminal.device import QUIET
 from mcp_host.types import (
     AssistantMessage,
     AudioContent,
@@ -171,10 +173,8 @@ def _connected(
 
 def _converse(chat: Chat, portal: BlockingPortal) -> None:
     """Take turns until the person ends the conversation."""
-    while (line := next_line()) is not None:
-        match line.strip():
-            case "":
-                pass
+    for line in prompts():
+        match line:
             case "/quit":
                 return
             case "/clear":
@@ -202,17 +202,37 @@ def read_line(prompt: str) -> str:
     return input(prompt)
 
 
-def next_line(read: Callable[[str], str] = read_line) -> str | None:
-    """What the person types, or None at the end. Ctrl-C drops the line, and a second one ends the conversation."""
-    for hint in (CTRL_C_HINT, ""):
+def _has_more() -> bool:
+    """Whether more was typed with the last line, such as the rest of a paste."""
+    if sys.platform == "win32":  # pragma: no cover  # select is for sockets there
+        return False
+    return bool(select([sys.stdin], [], [], QUIET)[0])
+
+
+def prompts(read: Callable[[str], str] = read_line, has_more: Callable[[], bool] = _has_more) -> Iterator[str]:
+    """The prompts that the person types, until the end. Lines that come together were pasted: they are one prompt.
+
+    Ctrl-C drops what was typed, and a second one ends the conversation.
+    """
+    interrupted = ended = False
+    while not ended:
+        lines: list[str] = []
         try:
-            return read(PROMPT)
+            while not lines or has_more():
+                lines.append(read("" if lines else PROMPT))
         except EOFError:
             print_to_stderr("")
-            return None
+            ended = True
         except KeyboardInterrupt:
-            print_to_stderr(f"\n{hint}".rstrip())
-    return None
+            print_to_stderr(f"\n{'' if interrupted else CTRL_C_HINT}".rstrip())
+            interrupted, ended = True, interrupted
+            continue
+        interrupted = False
+        text = "\n".join(lines).strip()
+        if "\n" in text:
+            print_to_stderr(f"({len(text.splitlines())} lines pasted)")
+        if text:
+            yield text
 
 
 @contextmanager

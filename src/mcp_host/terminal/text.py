@@ -39,9 +39,9 @@ SPACES_AND_JOINERS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u2
 """Ordinary in a text, though Python calls them unprintable: spaces of any width, and what joins or parts letters."""
 
 JOINERS = "\u200c\u200d"
-JOINED = re.compile(
-    "[\u0600-\u0dff\u1780-\u18af]"
-)  # Arabic to Sinhala, Khmer, Mongolian: letters change beside joiners
+JOINED = re.compile("[\u0600-\u0dff\u1780-\u18af]")
+"""Of scripts whose letters change beside joiners: from Arabic to Sinhala, Khmer, Mongolian."""
+
 SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 KEYCAPS = "0123456789#*"
 
