@@ -10,17 +10,20 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio import wait_all_tasks_blocked as settled
 from anyio.from_thread import start_blocking_portal
 
 from mcp_host.auth import MemoryTokens
 from mcp_host.cli.arguments import parse
-from mcp_host.cli.group import _check_ready
+from mcp_host.cli.group import _check_ready, _Verbose
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.output import ExitCode, UsageError
 from mcp_host.cli.transcript import about
-from mcp_host.group import ServerState, ServerStatus
+from mcp_host.group import ClientGroup, ServerState, ServerStatus
 from mcp_host.sampling import ToolCall
+from mcp_host.testing import Context, Server
 from tests.auth.authorization_server import AuthorizationServer, Protected, protected
 from tests.auth.world import server as wants_login
 from tests.cli import desk, everything
@@ -110,6 +113,45 @@ def test_verbose_shows_what_each_server_logs_and_its_stderr_with_its_name_before
     assert sorted(err.splitlines()) == [
         *(r"  evil | good | info: log in\x1b[2J", r"  evil | info: half\x1b[2J", "  evil | way")
     ]
+
+
+def test_verbose_asks_each_server_for_all_that_it_logs_as_with_one(config: Config, run: Run) -> None:
+    def child(capabilities: object) -> dict[str, object]:
+        _, command, *args = scripted(capabilities, logging_setLevel={"error": {"code": -32603, "message": "no level"}})
+        return {"command": command, "args": args}
+
+    file = config({"logs": child({"tools": {}, "logging": {}}), "silent": child({"tools": {}})})
+
+    code, out, err = run("tools", "--config", file, AGREE, "--verbose")
+
+    assert (code, out) == (0, "logs__t()\nsilent__t()\n")
+    assert err == "  logs | its log level cannot be set: no level (-32603)\n"
+
+
+async def test_a_server_that_is_ready_later_logs_everything_too() -> None:
+    shown, states, server = list[tuple[str, str]](), list[str](), Server("late")
+
+    @server.tool
+    async def say(context: Context) -> str:
+        await context.log("debug", "detail")
+        return ""
+
+    async def on_status(status: ServerStatus) -> None:
+        states.append(status.state)
+
+    verbose = _Verbose(lambda text, name: shown.append((name, text)), on_status)
+    with anyio.fail_after(200):
+        async with ClientGroup({"a": server}, on_status=verbose.on_status, on_log=verbose.on_log) as group:
+            await verbose.log_everything(group)
+            await group.add("b", server)
+            while states.count("ready") < 2:
+                await settled()
+            await settled()
+            await group.call_tool("b__say")
+            while not shown:
+                await settled()
+
+    assert shown == [("b", "debug: detail")]
 
 
 def test_a_server_that_dies_in_a_call_is_shown_with_its_exit_code_and_stderr(config: Config, run: Run) -> None:

@@ -64,8 +64,8 @@ async def connected(
                 await client.connect()
             async with client:
                 try:
-                    if options.verbose and client.server_capabilities.logging is not None:
-                        await client.set_log_level("debug")
+                    if options.verbose:
+                        await log_everything(client)
                     yield client
                 finally:
                     for warning in client.warnings:
@@ -79,6 +79,12 @@ def limits_of(options: Options) -> Limits:
     """The limits of a connection, with those of ``--timeout``."""
     seconds = options.timeout
     return Limits() if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
+
+
+async def log_everything(client: Client) -> None:
+    """Have the server send all that it logs, if it can."""
+    if client.server_capabilities.logging is not None:
+        await client.set_log_level("debug")
 
 
 def log_line(message: LoggingMessageNotificationParams) -> str:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from mcp_host.auth import FileTokens
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.authorization import Asking, login_of, tokens_file
-from mcp_host.cli.connection import limits_of, log_line
+from mcp_host.cli.connection import limits_of, log_everything, log_line
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.cli.output import ConsentMissing, UsageError, print_aside, print_error, status_line
 from mcp_host.cli.transcript import reason
+from mcp_host.client.client import Client
 from mcp_host.config import Input
-from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, escaped, quoted
-from mcp_host.group import ClientGroup, OnStatus, ServerState, ServerStatus
+from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, McpError, escaped, quoted
+from mcp_host.group import ClientGroup, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
 from mcp_host.proposed_server import ProposedServer
 from mcp_host.sampling import Allow, Deny, Sampling
@@ -50,7 +51,7 @@ async def opened(
     *,
     sampling: Sampling | None,
     elicitation: Elicitation | None,
-    on_status: OnStatus | None = None,
+    on_status: Callable[[ServerStatus], Awaitable[None]] | None = None,
     show: Callable[[str, str], None] = print_aside,
     asking: Asking = nullcontext,
     ask: AskServer = ask_in_terminal,
@@ -68,12 +69,7 @@ async def opened(
         Exception: One of `FAILURES`: no server can be used.
     """
 
-    async def on_log(server: str, message: LoggingMessageNotificationParams) -> None:
-        show(log_line(message), server)
-
-    def on_stderr(server: str, line: str) -> None:
-        show(line, server)
-
+    verbose = _Verbose(show, on_status) if options.verbose else None
     assert options.config is not None, "the caller has looked"
     group = ClientGroup.from_file(
         options.config,
@@ -85,9 +81,9 @@ async def opened(
         sampling=sampling,
         elicitation=elicitation,
         limits=limits_of(options),
-        on_log=on_log if options.verbose else None,
-        on_stderr=on_stderr if options.verbose else None,
-        on_status=on_status,
+        on_log=verbose.on_log if verbose else None,
+        on_stderr=verbose.on_stderr if verbose else None,
+        on_status=verbose.on_status if verbose else on_status,
         wait=(options.timeout or START_WAIT) if is_conversation(options) else "all",
     )
     wanted = list(group.status())
@@ -104,6 +100,8 @@ async def opened(
         try:
             if options.verb == "call":
                 await _log_in(group, wanted[0], options)
+            if verbose is not None:
+                await verbose.log_everything(group)
             if not is_conversation(options):
                 _check_ready([group.status()[name] for name in wanted], options)
             yield group
@@ -113,6 +111,42 @@ async def opened(
                     f"{wanted[0]}: "
                 ):  # what is said of the others does not matter
                     print_error(f"warning: {warning}")
+
+
+class _Verbose:
+    """What ``--verbose`` shows of the servers of a file: their stderr, and all that they log."""
+
+    def __init__(
+        self, show: Callable[[str, str], None], on_status: Callable[[ServerStatus], Awaitable[None]] | None
+    ) -> None:
+        self._show = show
+        self._on_status = on_status
+        self._group: ClientGroup | None = None
+        self._asked = set[Client]()
+
+    async def on_log(self, server: str, message: LoggingMessageNotificationParams) -> None:
+        self._show(log_line(message), server)
+
+    def on_stderr(self, server: str, line: str) -> None:
+        self._show(line, server)
+
+    async def on_status(self, status: ServerStatus) -> None:
+        if self._on_status is not None:
+            await self._on_status(status)
+        if self._group is not None:
+            await self.log_everything(self._group)
+
+    async def log_everything(self, group: ClientGroup) -> None:
+        """Have the servers that are ready send all that they log. A client asks again for that after it has reconnected."""
+        self._group = group
+        for server, client in group.clients.items():
+            if group.status()[server].state != "ready" or client in self._asked:
+                continue
+            self._asked.add(client)
+            try:
+                await log_everything(client)
+            except McpError as exc:
+                self._show(f"its log level cannot be set: {exc}", server)
 
 
 def is_conversation(options: Options) -> bool:
