@@ -140,6 +140,22 @@ def test_servers_are_switched_off_and_on(run: Run, own: Path) -> None:
     assert own.read_text() == '{"mcpServers": {"a": {"url": "x", "disabled": false} /* why */}}'
 
 
+def test_an_import_says_if_others_may_read_the_file_and_not_the_one_that_it_is_from(run: Run, home: Path) -> None:
+    secret = {"mcpServers": {"a": {"command": "a", "env": {"KEY": "sk-s3cret"}}}}
+    source = written(home, "theirs.json", json.dumps(secret))
+    target = written(home, "mine.json", "{}")
+    words = ("servers", "import", "a", "--from", str(source), "--config", str(target), "--replace")
+
+    said = dict[tuple[int, int], list[str]]()
+    for modes in ((0o600, 0o644), (0o600, 0o600), (0o644, 0o644)):
+        source.chmod(modes[0])
+        target.chmod(modes[1])
+        said[modes] = run(*words).out.splitlines()[1:]
+
+    note = f"    other users may read this file, but not the one that the server is from: chmod 600 {target}"
+    assert said == {(0o600, 0o644): [note], (0o600, 0o600): [], (0o644, 0o644): []}
+
+
 def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, home: Path, own: Path) -> None:
     cursor = {"a": {"command": "a", "env": {"T": "${env:T}"}, "trust": True}, "b": {"url": "b"}, "c": {"url": "c"}}
     theirs = written(home, ".cursor/mcp.json", json.dumps({"mcpServers": cursor}))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -267,7 +268,7 @@ def _import(options: Options, printer: Printer) -> ExitCode:
         try:
             if len(entries) > 1:
                 raise UsageError("they differ: choose one by --from")
-            notes = add_server(options.file, name, entry, replace=options.replace)
+            notes = [*add_server(options.file, name, entry, replace=options.replace), *_readers(options, entry)]
         except (ConfigError, UsageError) as exc:
             reason = text_of(exc).removeprefix(f"{escaped(str(_path(options)))}: server {quoted(name)}: ")
             left.append({**about, "reason": reason})
@@ -279,6 +280,16 @@ def _import(options: Options, printer: Printer) -> ExitCode:
     if options.json:
         print_json({"imported": copied, "notImported": left, "file": str(_path(options))})
     return ExitCode.USAGE if left else ExitCode.OK
+
+
+def _readers(options: Options, entry: ServerEntry) -> Iterator[str]:
+    """Whether others may read the file now, but not the one that *entry* is from: it may have secrets."""
+    path = _path(options)
+    if path.stat().st_mode & 0o044 and not entry.source.path.stat().st_mode & 0o044:
+        yield (
+            "other users may read this file, but not the one that the server is from:"
+            f" chmod 600 {escaped(shlex.quote(str(path)))}"
+        )
 
 
 def _chosen(options: Options) -> Mapping[str, Mapping[str, ServerEntry]]:
