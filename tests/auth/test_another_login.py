@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from mcp_host import Change, Client, ListChanged, OAuth, StreamableHttp, ToolPins, ToolPolicy
 from mcp_host.auth import LoginFailed, MemoryTokens
 from mcp_host.errors import ToolChanged
+from mcp_host.sampling import Allow, Sampling, SamplingRequest
 from mcp_host.types import TextResourceContents, Tool
 from tests.auth.authorization_server import Protected, protected
 from tests.auth.world import Answers, oauth, person
@@ -151,6 +152,43 @@ async def test_a_session_is_begun_anew_for_another_login_and_goes_on_with_more_s
             await auth.logout(url)
             await client.call_tool("x")
             assert private.methods.count("initialize") == 2
+
+
+class Asking(Private):
+    """Wants an answer of the model before it answers a call."""
+
+    async def respond(self, method: str, message: dict[str, Any]) -> Response | None:
+        if method != "tools/call" or "inputResponses" in message["params"]:
+            return await super().respond(method, message)
+        params = {"maxTokens": 9, "messages": [{"role": "user", "content": {"type": "text", "text": "Who?"}}]}
+        wanted = {"m": {"method": "sampling/createMessage", "params": params}}
+        result = {"resultType": "input_required", "inputRequests": wanted}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+async def test_what_is_allowed_for_the_session_ends_with_the_login() -> None:
+    sessions, auth, app = list[object](), oauth(), Asking()
+
+    def approve(request: SamplingRequest) -> Allow:
+        sessions.append(request.session)
+        return Allow("session")
+
+    def answer(request: SamplingRequest) -> str:
+        return "me"
+
+    with protected(app) as app.site, anyio.fail_after(20):
+        url = app.site.url
+        async with Client(
+            StreamableHttp(url, auth=auth), sampling=Sampling(with_tools=answer, approve=approve)
+        ) as client:
+            for _ in range(2):
+                await client.call_tool("x")
+            assert len(sessions) == 1
+            await auth.login(url)
+            await client.call_tool("x")
+
+    first, second = sessions
+    assert first is not second
 
 
 async def test_changes_are_listened_to_with_the_token_of_the_last_login(site: Protected) -> None:

@@ -51,8 +51,8 @@ class Allow:
     with another definition, needs a new approval; ``_meta`` is no part of it, as for `ToolPins`, in either scope. Messages, prompt, tokens and model preferences
     may differ within `SamplingLimits`.
 
-    If the call is not known, "call" means the request alone. After a reconnect, or after an expired
-    session is re-initialized, approval is asked for again.
+    If the call is not known, "call" means the request alone. After a reconnect, after another login, or after an
+    expired session is re-initialized, approval is asked for again.
 
     Raises:
         ValueError: *scope* is something else.

@@ -261,10 +261,9 @@ class SamplingSession:
         assert handler is not None, "Sampling makes sure"
         self._handler = handler
         self._server, self._server_info = server, server_info
-        self._identity = object()  # of the connection, for `SamplingRequest.session`
         self._subject = log_subject(server)
-        approve = sampling._approve
-        self._approvals = None if approve is always else RequestApprovals(approve, subject=self._subject)
+        self._approve = sampling._approve
+        self.begin_anew()
         self._check_arguments = sampling._check_arguments
         self._checker: ArgumentChecker | None = None
         self._repeated = RepeatedTools() if is_read_only(handler) else None
@@ -272,6 +271,12 @@ class SamplingSession:
         self._accepts_context = accepts_context
         self._server_tools = server_tools
         self._share = SemaphoreShare(sampling._semaphore, limits.at_once_per_server, limits.waiting)
+
+    def begin_anew(self) -> None:
+        """Begin, or go on for another login: what was allowed for the session is allowed no more."""
+        self._identity = object()  # of the connection and its login, for `SamplingRequest.session`
+        approve = self._approve
+        self._approvals = None if approve is always else RequestApprovals(approve, subject=self._subject)
 
     async def answer(
         self,

@@ -311,7 +311,9 @@ class Connection:
             await self.dispatcher.notify(call.method, call.params, headers)
 
     def _begin_anew(self) -> None:
-        """There is another login: its person may have other lists, and is told of other changes."""
+        """There is another login: its person may have other lists, is told of other changes, and has allowed nothing yet."""
+        if self.session.sampling is not None:
+            self.session.sampling.begin_anew()
         if self._state.list_watcher is not None:
             self._state.list_watcher.missed(self.session.capabilities)
         self._context.copy().run(self.subscriptions.restart)
