@@ -39,6 +39,7 @@ SPACES_AND_JOINERS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u2
 """Ordinary in a text, though Python calls them unprintable: spaces of any width, and what joins or parts letters."""
 
 JOINERS = "\u200c\u200d"
+HIDDEN = re.compile(f"{INVISIBLE.pattern}|[{JOINERS}]")
 JOINED = re.compile("[\u0600-\u0dff\u1780-\u18af]")
 """Of scripts whose letters change beside joiners: from Arabic to Sinhala, Khmer, Mongolian."""
 
@@ -92,7 +93,7 @@ class _Cleaner:
 
     def clean(self, piece: str) -> str:
         shown = self._escaped(piece.replace("\t", TAB))
-        if shown.isascii() or not any(_is_mark(char) or _is_hidden(char) for char in set(shown)):
+        if shown.isascii() or not any(_is_mark(char) or HIDDEN.match(char) for char in set(shown)):
             self._marks, self._last = 0, shown[-1:]
             return shown
         return "".join(map(self._visible, shown))
@@ -106,7 +107,7 @@ class _Cleaner:
     def _visible(self, char: str) -> str:
         if char not in JOINERS:  # after one, marks are still on the character before it
             self._marks = self._marks + 1 if _is_mark(char) else 0
-        if self._marks > MAX_MARKS or (_is_hidden(char) and not self._is_wanted(char)):
+        if self._marks > MAX_MARKS or (HIDDEN.match(char) and not self._is_wanted(char)):
             self._last = ""
             return _escape(char)
         self._last = char
@@ -148,10 +149,6 @@ def width(text: str) -> int:
 def _is_mark(char: str) -> bool:
     """Whether it combines with the character before."""
     return char >= "\u0300" and unicodedata.category(char) in ("Mn", "Me")
-
-
-def _is_hidden(char: str) -> bool:
-    return char in JOINERS or INVISIBLE.match(char) is not None
 
 
 @lru_cache(256)
