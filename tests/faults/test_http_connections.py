@@ -34,7 +34,7 @@ from tests.faults.http_server import (
     subjects,
     tides,
 )
-from tests.faults.measure import share_of_cpu
+from tests.faults.measure import FEW_CALLS, calls_while_idle
 from tests.transports.http_contract import libraries
 from tests.transports.http_peers import EVENTS, JSON, Heard, Peer, Wire, head, serving
 from tests.transports.legacy_peers import hang_for, in_turn
@@ -121,7 +121,7 @@ async def test_a_client_whose_server_is_gone_uses_no_cpu() -> None:
         for _ in range(3):
             await failing(client)
         await anyio.wait_all_tasks_blocked()
-        assert await share_of_cpu() < 0.5
+        assert await calls_while_idle() < FEW_CALLS
 
 
 @pytest.mark.parametrize("era", ["auto", "legacy", "modern"])
