@@ -73,7 +73,7 @@ class McpError(Exception):
     """Base class: catch this to catch everything the package raises. Errors can be copied and pickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[type[Self]], dict[str, object]]:
-        # That of Exception calls the class with the text alone, whatever arguments a subclass takes.
+        # That of Exception calls the class with the text alone, also if a subclass takes other arguments.
         return type(self).__new__, (type(self),), {**vars(self), "args": self.args}
 
 

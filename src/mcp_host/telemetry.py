@@ -385,7 +385,7 @@ def _parent(meta: object) -> tuple[Context | None, Sequence[Link]]:
 
 
 def _carrier(meta: object) -> dict[str, str]:
-    """What is well formed of the trace context in *meta*. OpenTelemetry logs what it cannot parse, whatever it is."""
+    """The well-formed part of the trace context in *meta*. OpenTelemetry logs what it cannot parse."""
     carrier: dict[str, str] = {}
     texts = _texts(meta) if isinstance(meta, dict) else {}
     if TRACE_PARENT.fullmatch(texts.get("traceparent", "")):

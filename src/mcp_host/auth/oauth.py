@@ -22,7 +22,7 @@ from mcp_host.auth.requests.challenges import INSUFFICIENT_SCOPE, token_challeng
 from mcp_host.auth.requests.discovery import NO_ALIASES
 from mcp_host.auth.requests.steps import Step
 from mcp_host.auth.requests.urls import at_socket_of, canonical, shown, url_of
-from mcp_host.auth.server import Server, nobody
+from mcp_host.auth.server import Server, no_authorization
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import Place, Saved
@@ -205,7 +205,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
     def authorized_by(self, url: str) -> AuthorizedBy:
         """What requests to *url* are authorized by, for transports."""
         server = self._servers.get(url)
-        return nobody(0) if server is None else server.authorized_by
+        return no_authorization(0) if server is None else server.authorized_by
 
     def sync_auth_flow(self, request: Any) -> Generator[Any, Any, None]:
         raise RuntimeError("OAuth is for async clients: httpx.AsyncClient(auth=...)")

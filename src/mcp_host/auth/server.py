@@ -28,7 +28,7 @@ AuthorizationOf: TypeAlias = Callable[[Place, "Server"], Authorization]
 """Gives the authorization of a place, which the server has named. Several servers may share it."""
 
 
-def nobody(changes: int) -> AuthorizedBy:
+def no_authorization(changes: int) -> AuthorizedBy:
     """What a server's requests are authorized by while it wants no authorization, after so many *changes* of that."""
     return AuthorizedBy(AuthorizationContext(None, changes))
 
@@ -51,7 +51,7 @@ class Server:
     @property
     def authorized_by(self) -> AuthorizedBy:
         """What requests to it are authorized by. Without an authorization it is the same until there has been one."""
-        return nobody(self._changes) if self.authorization is None else self.authorization.authorized_by
+        return no_authorization(self._changes) if self.authorization is None else self.authorization.authorized_by
 
     def place(self, resource: str, issuer: str) -> Place:
         """Where its authorization for *resource* is kept: apart from those of other servers, unless the host shares it.

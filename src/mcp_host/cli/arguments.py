@@ -240,7 +240,7 @@ HEADER_HELP = (
 )
 ENV_HELP = "given to a command; NAME alone passes on a variable of the environment"
 VERIFY_HELP = "trust the certificates of the authorities in this PEM file or folder, and no others, over https"
-NO_VERIFY_HELP = "trust any server that answers at the URL, whatever its certificate: for tests on your own machine"
+NO_VERIFY_HELP = "trust any server that answers at the URL, with any certificate: for tests on your own machine"
 CERT_HELP = "your own certificate for https, in PEM format, with its key unless there is --key"
 UDS_HELP = "connect to this unix socket, in place of the host of the URL"
 

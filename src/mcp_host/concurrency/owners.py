@@ -52,7 +52,7 @@ class WorkOwner:
 
 @contextmanager
 def owned_by(owners: Set[WorkOwner]) -> Iterator[None]:
-    """What begins inside, or is waited for, has these *owners*. Whoever comes to the set later, has it too."""
+    """Work that begins inside, or is waited for, has these *owners*, and those that are added to the set later."""
     token = _owners.set(owners)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a person has agreed to start of the servers that files bring: until it changes, nobody is asked again."""
+"""The consents of a person to start servers of files. After a change of a server, the person is asked again."""
 
 from __future__ import annotations
 

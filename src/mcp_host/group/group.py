@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ServersPath: TypeAlias = "str | os.PathLike[str] | FoundFile"
 
-FILE_GRACE = 10.0  # seconds for calls in flight when a file that is followed changes their server: nobody was asked
+FILE_GRACE = 10.0  # seconds for calls in flight when a followed file changes their server
 WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
 
 

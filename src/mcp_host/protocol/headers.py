@@ -25,7 +25,7 @@ _BY_HTTP = ("Accept", "Accept-Encoding", "Content-Type", "Content-Length", "Tran
 RESERVED = frozenset(map(str.lower, (*_BY_HTTP, SESSION_ID, PROTOCOL_VERSION, MCP_METHOD, MCP_NAME)))
 """Headers that the client writes itself."""
 USUAL = RESERVED | {"connection", "host", "user-agent"}
-"""Headers that any client sends, whoever uses it."""
+"""Headers that every client sends, for any user."""
 
 ANNOTATION = "x-mcp-header"
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.1

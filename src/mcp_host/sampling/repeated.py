@@ -98,5 +98,5 @@ class RepeatedTools:
         params = CreateMessageRequestParams.from_wire({**wire, "tools": None if is_known else marshal.loads(written)})
         if not is_known:
             self._last = ReadOnlyTools(params.tools or (), written)
-        vars(params)["tools"] = self._last  # as `model_copy` does, but nobody has these params yet
+        vars(params)["tools"] = self._last  # as `model_copy` does, but no other code has these params yet
         return params

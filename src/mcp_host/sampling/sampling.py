@@ -332,7 +332,7 @@ class SamplingSession:
                 problem = f"this client's limit waiting is {limits.waiting} requests"
                 raise InputRefused(TOO_MANY_WAITING, problem) from None
             try:
-                if READ_AT_ONCE < size < math.inf:  # where nobody knows the size, few are large
+                if READ_AT_ONCE < size < math.inf:  # where the size is unknown, few are large
                     await checkpoint()
                 with HandlerScope(slot=slot):
                     if self._approvals is not None:

@@ -310,7 +310,7 @@ class UserMessage(SamplingMessage):
     """
 
     role: Literal["user"] = "user"
-    content: Annotated[list[UserContentBlock], _Blocks(_unmixed), LISTS_SINCE]  # type: ignore[assignment]  # nobody adds to it
+    content: Annotated[list[UserContentBlock], _Blocks(_unmixed), LISTS_SINCE]  # type: ignore[assignment]  # never appended to
 
     def __init__(self, content: str | UserContentBlock | Sequence[UserContentBlock], *, meta: Meta = None) -> None:
         super().__init__(role="user", **_fields(content, meta))
@@ -326,7 +326,7 @@ class AssistantMessage(SamplingMessage):
     """
 
     role: Literal["assistant"] = "assistant"
-    content: OneOrMore[AssistantContentBlock]  # type: ignore[assignment]  # nobody adds to it
+    content: OneOrMore[AssistantContentBlock]  # type: ignore[assignment]  # never appended to
 
     def __init__(
         self, content: str | AssistantContentBlock | Sequence[AssistantContentBlock], *, meta: Meta = None
@@ -455,7 +455,7 @@ class CreateMessageResult(_HasBlocks):
     """
 
     role: Literal["assistant"] = "assistant"
-    content: OneOrMore[AssistantContentBlock]  # type: ignore[assignment]  # nobody adds to it
+    content: OneOrMore[AssistantContentBlock]  # type: ignore[assignment]  # never appended to
     model: str
     stop_reason: str | None = None
     meta: Meta = None

@@ -54,7 +54,7 @@ _LOCAL_NAMES = (".local", ".internal", ".home.arpa")  # names that no stranger c
 def kinds_of_address(address: Address) -> Set[Kind]:
     """What kinds of place a connection to *address* ends at: those of the addresses embedded in it, if there are any.
 
-    A tunnel of ISATAP is within a site, so its addresses are private, too, whatever else they are.
+    A tunnel of ISATAP is within a site, so its addresses are always private, too.
     """
     kinds = {_kind(each) for each in _embedded(address)}
     return kinds | {Kind.PRIVATE} if _is_isatap(address) else kinds

@@ -10,7 +10,7 @@ rule                for
 `format_of_object`  an answer of Ollama that is an object
 ==================  ========================================================================================
 
-All make a valid schema of 2020-12 first (`repair`), whatever the server calls one.
+All first repair what the server calls a schema, to a valid one of 2020-12 (`repair`).
 A rewritten schema of a function may allow more than the tool does, because the server checks the arguments. What it
 no longer says is in its description, for the model.
 """

@@ -331,7 +331,7 @@ def _without_identity(codings: str) -> str:
 
 
 def is_plain(beginning: bytes, coding: str) -> bool:
-    """Whether a body is not compressed, whatever its Content-Encoding says: `UTF-8`, or what a proxy has undone already."""
+    """Whether a body is not compressed, in spite of its Content-Encoding: `UTF-8`, or a coding that a proxy has undone."""
     return beginning[0] in PLAIN or (coding != "deflate" and beginning[0] in PLAIN_STREAM)
 
 

@@ -146,7 +146,7 @@ class LegacySession:
         """A message in this session is about to be sent with a token of *login*.
 
         Raises:
-            SessionLost: Another one has begun the session: whatever the server keeps in it may be of another person.
+            SessionLost: Another login has begun the session: the server may keep data of another person in it.
         """
         if self._login is None:
             self._login = login
