@@ -6,33 +6,42 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 from weakref import ref
 
 from anyio import CancelScope, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 
 from mcp_host import types
-from mcp_host.client.client import Client, OnProgress
+from mcp_host.client.client import Client
 from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.tasks import OwnedContext
 from mcp_host.errors import CallerError, ConnectionClosed, McpError, NotConnected, quoted
+from mcp_host.group.clients import Clients
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.group.member import NOT_OPEN, Member, listed
-from mcp_host.group.names import SEPARATOR, server_prefix
-from mcp_host.group.options import GroupOptions, OnServerChange, OnServerLog, OnServerStderr, ServerOptions, Wait
+from mcp_host.group.members import Members
+from mcp_host.group.names import SEPARATOR
+from mcp_host.group.options import (
+    CallOptions,
+    GroupOptions,
+    OnServerChange,
+    OnServerLog,
+    OnServerStderr,
+    RequestOptions,
+    ServerOptions,
+    ToolCallOptions,
+    Wait,
+)
 from mcp_host.group.status import OnStatus, ServerStatus, StatusChanges
-from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.negotiation import EraCache
-from mcp_host.transports.stdio import Stdio
 
 if TYPE_CHECKING:
     from mcp_host.auth import Login, OnDevice, TokenStore
@@ -51,7 +60,6 @@ if TYPE_CHECKING:
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Approvals, ApproveProposal, Sampling
     from mcp_host.sampling.limits import OwnTools
-    from mcp_host.transports.base import Transport
     from mcp_host.transports.infer import Connectable
 
 logger = logging.getLogger(__name__)
@@ -61,6 +69,7 @@ ServersPath: TypeAlias = "str | os.PathLike[str] | FoundFile"
 
 FILE_GRACE = 10.0  # seconds for calls in flight when a followed file changes their server
 WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
+WAITS: Mapping[Wait, float] = {"none": 0.0, "first": math.inf, "all": math.inf}
 
 
 class ClientGroup:
@@ -93,6 +102,12 @@ class ClientGroup:
 
     Raises:
         TypeError, ValueError: An argument is wrong, or two servers would have tools of the same names.
+
+    Besides the errors in its own docstring, a method may raise these.
+
+    Raises:
+        CallerError: The group has no server of that name, or is open in another event loop.
+        NotConnected: The group is not open, or the server is not ready; the text says why.
     """
 
     _owned: OwnedContext[TaskGroup] | None = None
@@ -126,15 +141,11 @@ class ClientGroup:
             )
         if isinstance(servers.get("mcpServers"), Mapping):
             raise TypeError("servers is a whole configuration: write ClientGroup.from_file(path)")
-        if isinstance(wait, str):
-            if wait not in get_args(Wait):
-                raise ValueError(f'wait is "first", "all", "none" or a number of seconds, not {wait!r}')
-        else:
-            check_seconds("wait", wait)
-        self._members: dict[str, Member] = {}
-        self._prefixes: dict[str, Member] = {}
-        self._files: FollowedFiles | None = None
+        if isinstance(wait, str) and wait not in WAITS:
+            raise ValueError(f'wait is "first", "all", "none" or a number of seconds, not {wait!r}')
         self._wait = wait
+        self._seconds = WAITS[wait] if isinstance(wait, str) else check_seconds("wait", wait)
+        self._files: FollowedFiles | None = None
         self._changes = StatusChanges(on_status)
         self._tasks: TaskGroup | None = None
         self._loop: Loop | None = None
@@ -144,8 +155,8 @@ class ClientGroup:
             from mcp_host.sampling.loop.approvals import as_approvals  # here, because not every host has a model
 
             self._approvals = as_approvals(approve)
-        self._limits = limits
-        self._client_options: dict[str, Any] = {
+        self._members = Members(self._approvals)
+        options = {
             "sampling": sampling,
             "elicitation": elicitation,
             "roots": roots,
@@ -155,11 +166,9 @@ class ClientGroup:
             "ping_interval": ping_interval,
             "run_own_tools": run_own_tools,
         }
-        if on_stderr is not None:
-            check_plain(on_stderr, argument="on_stderr", shape=None)
-        self._on_log, self._on_change, self._on_stderr = on_log, on_change, on_stderr
+        self._clients = Clients(options, limits=limits, on_log=on_log, on_change=on_change, on_stderr=on_stderr)
         for name, server in servers.items():
-            self._join(self._new_member(name, self._options(server)))
+            self._members.add(self._new_member(name, _options(server)))
 
     @classmethod
     def from_file(
@@ -231,7 +240,7 @@ class ClientGroup:
             answer_store=answer_store,
             environment=environment,
             workspace=workspace,
-            limits=group._limits,
+            limits=group._clients.limits,
             tokens=tokens,
             login=login,
         )
@@ -239,16 +248,16 @@ class ClientGroup:
         files = ServerFiles(files=paths, dialect=dialect, scope=scope, options=shared)
         group._files = FollowedFiles(files, watcher(watch), check_seconds("grace", grace))
         for name, server in group._files.servers.items():
-            group._join(group._new_member(name, server))
+            group._members.add(group._new_member(name, server))
         return group
 
     def __repr__(self) -> str:
-        ready = sum(member.ready for member in self._members.values())
+        ready = sum(member.ready for member in self._members)
         return f"<ClientGroup of {len(self._members)} servers, {ready} of them ready>"
 
     def __del__(self) -> None:
         if self._owned is not None and self._loop is not None and not self._owned.ended:
-            text = f"a group of the servers {_list(self._members)} was dropped without being closed"
+            text = f"a group of the servers {self._members} was dropped without being closed"
             warnings.warn(text, ResourceWarning, stacklevel=1)  # the code that dropped it is not on the stack
             self._loop.call_soon(self._owned.cancel)
 
@@ -262,17 +271,12 @@ class ClientGroup:
         self._changes.open()
         self._owned = OwnedContext(_open(self._members, self._changes))
         self._tasks = await self._owned.enter()
-        for member in self._members.values():
-            if member.enabled:
-                member.start(self._tasks, self._context)
+        for member in self._members:
+            self._start(member)
         if self._files is not None:
             self._tasks.start_soon(self._files.follow, partial(_take, ref(self)))  # which does not keep the group alive
-        try:
+        async with _undone_by(self.aclose):
             await self._until_ready()
-        except BaseException:
-            with CancelScope(shield=True):
-                await self.aclose()
-            raise
         return self
 
     async def __aexit__(
@@ -285,9 +289,6 @@ class ClientGroup:
         """Close the connections to all servers, side by side: calls in flight end with `ConnectionClosed`.
 
         Any task may close, more than once. If you cancel it, it goes on in the background.
-
-        Raises:
-            CallerError: The group is open in another event loop.
         """
         self._bind_to_loop()
         self._tasks = None
@@ -303,25 +304,22 @@ class ClientGroup:
         self._loop, self._owned, self._tasks = Loop.running(), None, None
 
     async def _until_ready(self) -> None:
-        seconds = (
-            {"none": 0.0, "first": math.inf, "all": math.inf}[self._wait] if isinstance(self._wait, str) else self._wait
-        )
         while self._wait != "none" and not self._first_is_ready() and self._any_is_asked_about():
             await self._changes.wait()  # for a person, as long as that takes
-        with move_on_after(seconds):
+        with move_on_after(self._seconds):
             while not self._first_is_ready() and "connecting" in self._states():
                 await self._changes.wait()
         if self._tasks is None:
             raise ConnectionClosed("the group was closed while it was being opened", may_have_run=False)
 
     def _states(self) -> set[str]:
-        return {member.status.state for member in self._members.values()}
+        return {member.status.state for member in self._members}
 
     def _first_is_ready(self) -> bool:
         return self._wait == "first" and "ready" in self._states()
 
     def _any_is_asked_about(self) -> bool:
-        return any(member.preparing for member in self._members.values())
+        return any(member.preparing for member in self._members)
 
     # Its servers
 
@@ -332,44 +330,33 @@ class ClientGroup:
 
         Raises:
             ValueError: There is one of that name, or of one that leads to the same names of tools.
-            NotConnected: The group is not open.
         """
         self._require_open()
-        member = self._new_member(name, self._options(server))
-        self._join(member)
-        try:
+        member = self._new_member(name, _options(server))
+        self._members.add(member)
+        async with _undone_by(partial(self.remove, name)):  # it is there: the wait ends also if another task removes it
             return await self._started(member)
-        except BaseException:
-            with CancelScope(shield=True):
-                await self.remove(name)  # it is there: the wait ends also if another task has taken it away
-            raise
 
     async def remove(self, name: str, *, grace: float = 0.0) -> None:
         """Remove a server. Its tools are gone at once; calls in flight have *grace* seconds, then end with `ConnectionClosed`.
 
         What `approvals` allow of it is forgotten. If you cancel it, calls in flight end at once.
-
-        Raises:
-            CallerError: There is none of that name.
         """
         check_seconds("grace", grace)
-        member = self._member(name)
-        self._leave(member)
+        member = self._members.get(name)
+        self._members.remove(member)
         await member.disable(grace)
 
     async def replace(self, name: str, server: Connectable | ServerOptions, *, grace: float = 0.0) -> ServerStatus:
         """Put *server* in the place of the one of that name, as `remove` and `add` do, but with its place in the order.
 
         The new one connects while calls of the old one have *grace* seconds. If you cancel it, the old one is gone nevertheless.
-
-        Raises:
-            CallerError: There is none of that name.
-            NotConnected: The group is not open.
         """
         check_seconds("grace", grace)
         self._require_open()
-        old, new = self._member(name), self._new_member(name, self._options(server))
-        self._put_in_place_of(old, new)
+        old, new = self._members.get(name), self._new_member(name, _options(server))
+        self._members.replace(new)
+        self._start(new)
         await old.disable(grace, quiet=True)
         return await self._answered(new)
 
@@ -377,31 +364,19 @@ class ClientGroup:
         """Connect a server that is disabled, and return its status when it is ready or the first attempt has failed.
 
         One that was refused is asked about again. If you cancel it, the server stays disabled.
-
-        Raises:
-            CallerError: There is none of that name.
-            NotConnected: The group is not open.
         """
         self._require_open()
-        member = self._member(name)
+        member = self._members.get(name)
         if member.running:
             return await self._answered(member)
-        try:
+        async with _undone_by(member.disable):
             member.enabled = True
             return await self._started(member)
-        except BaseException:
-            with CancelScope(shield=True):
-                await member.disable()
-            raise
 
     async def disable(self, name: str, *, grace: float = 0.0) -> None:
-        """Disconnect a server and leave out its tools, until `enable`. *grace* is as for `remove`.
-
-        Raises:
-            CallerError: There is none of that name.
-        """
+        """Disconnect a server and leave out its tools, until `enable`. *grace* is as for `remove`."""
         check_seconds("grace", grace)
-        await self._member(name).disable(grace)
+        await self._members.get(name).disable(grace)
 
     async def approve_server(self, proposed: ProposedServer) -> ServerStatus:
         """Connect a server of a file that waits for consent, since a person has agreed to *proposed*, one of `proposed_servers`.
@@ -411,10 +386,9 @@ class ClientGroup:
         Raises:
             CallerError: It does not wait for consent, or not as it was *proposed*: it has changed since.
             ConfigError: The consent cannot be saved.
-            NotConnected: The group is not open.
         """
         self._require_open()
-        member = self._member(proposed.name)
+        member = self._members.get(proposed.name)
         await member.agree(proposed)
         await member.disable(quiet=True)
         return await self.enable(member.name)
@@ -427,14 +401,12 @@ class ClientGroup:
         logged in to a server that is ready (`OAuth.login`), who may have other tools.
 
         Raises:
-            CallerError: There is none of that name.
-            NotConnected: The group is not open, or the server is disabled.
             AuthError: The login has failed.
             Unauthorized: The server has no login that this client could begin.
             McpError: The server cannot be connected.
         """
         self._require_open()
-        member = self._member(name)
+        member = self._members.get(name)
         await self._answered(member)
         self._require_open()
         if not member.running:
@@ -444,7 +416,7 @@ class ClientGroup:
 
     def status(self) -> dict[str, ServerStatus]:
         """What is known about each server, by name."""
-        return {name: member.status for name, member in self._members.items()}
+        return {member.name: member.status for member in self._members}
 
     @property
     def clients(self) -> Mapping[str, Client]:
@@ -452,16 +424,13 @@ class ClientGroup:
 
         A server of a file has none before its first start.
         """
-        return {name: member.client for name, member in self._members.items() if member.client is not None}
+        return {member.name: member.client for member in self._members if member.client is not None}
 
     @property
     def proposed_servers(self) -> list[ProposedServer]:
         """The servers of files that wait for the consent of a person, as `approve_server` takes them."""
-        return [
-            member.proposed
-            for member in self._members.values()
-            if member.status.state == "needs_consent" and member.proposed is not None
-        ]
+        waiting = [member for member in self._members if member.status.state == "needs_consent"]
+        return [member.proposed for member in waiting if member.proposed is not None]
 
     @property
     def approvals(self) -> Approvals | None:
@@ -475,15 +444,13 @@ class ClientGroup:
         Each text is under its server's name, quoted, and marked as the server's words, with 8,192 characters at most. Such a text
         can try to make your model do what you do not want: leave out servers that you do not trust.
         """
-        return instructions_of_all(
-            {member.name: member.instructions for member in self._members.values() if member.ready}
-        )
+        return instructions_of_all({member.name: member.instructions for member in self._members if member.ready})
 
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, server by server."""
         of_files = [] if self._files is None else self._files.warnings
-        return [*of_files, *chain.from_iterable(member.all_warnings for member in self._members.values())]
+        return [*of_files, *chain.from_iterable(member.all_warnings for member in self._members)]
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
         """Offer other roots to all servers from now on. See `Client.set_roots`.
@@ -491,10 +458,10 @@ class ClientGroup:
         Raises:
             CallerError: The group was made without *roots*.
         """
-        if self._client_options["roots"] is None:
+        if self._clients.options["roots"] is None:
             raise CallerError("this group was made without roots: pass roots=[] to offer some later")
-        self._client_options["roots"] = roots
-        for member in list(self._members.values()):
+        self._clients.options["roots"] = roots
+        for member in self._members:
             try:
                 if member.client is not None:
                     await member.client.set_roots(roots)
@@ -506,99 +473,54 @@ class ClientGroup:
             raise NotConnected(NOT_OPEN)
         return self._tasks
 
-    def _options(self, server: Connectable | ServerOptions) -> ServerOptions:
-        options = server if isinstance(server, ServerOptions) else ServerOptions(server)
-        return replace(options, limits=self._limits) if options.limits is None else options
-
     def _new_member(self, name: str, server: ServerOptions | FileServer) -> Member:
-        on_log = _for_server(name, self._on_log, argument="on_log")
-        on_change = _for_server(name, self._on_change, argument="on_change")
-        on_stderr = None if self._on_stderr is None else partial(self._on_stderr, name)
-        make_client = partial(
-            _new_client, self._client_options, on_stderr=on_stderr, on_log=on_log, on_change=on_change
-        )
         try:
-            return Member(name, server, make_client, self._changes)
+            return Member(name, server, self._clients, self._changes)
         except (TypeError, ValueError) as exc:
             exc.args = (f"the server {quoted(name)}: {exc}",)
             raise
 
-    def _join(self, member: Member) -> None:
-        prefix = server_prefix(member.name)
-        if (other := self._prefixes.get(prefix)) is not None:
-            raise ValueError(
-                f"the group has a server {quoted(member.name)} already"
-                if other.name == member.name
-                else f"the servers {quoted(other.name)} and {quoted(member.name)} would have tools of the same names"
-            )
-        self._members[member.name] = self._prefixes[prefix] = member
+    def _start(self, member: Member) -> None:
+        if member.enabled:
+            member.start(self._require_open(), self._context)
 
-    def _leave(self, member: Member) -> None:
-        del self._members[member.name], self._prefixes[server_prefix(member.name)]
-        self._forget_approvals(member.name)
-
-    def _put_in_place_of(self, old: Member, new: Member) -> None:
-        self._forget_approvals(old.name)
-        self._members[new.name] = self._prefixes[server_prefix(new.name)] = new
-        if new.enabled:
-            new.start(self._require_open(), self._context)
-
-    def _take(self, changed: Difference, tasks: TaskGroup) -> None:
+    def _take(self, changed: Difference) -> None:
         """Have the servers that the files have now. Those that the application has put in their place stay."""
         assert self._files is not None, "they are followed"
-        grace = self._files.grace
+        tasks, grace = self._require_open(), self._files.grace
         for name in changed.removed:
-            if (member := self._of_file(name)) is not None:
-                self._leave(member)
+            if (member := self._members.from_file(name)) is not None:
+                self._members.remove(member)
                 tasks.start_soon(member.disable, grace)
         for server in changed.started:
-            self._start_from_file(server, tasks, grace)
+            self._start_from_file(server, grace)
         for name, server in self._files.servers.items():
-            if (member := self._of_file(name)) is not None:
+            if (member := self._members.from_file(name)) is not None:
                 if member.asks_about_other(server):
-                    self._start_from_file(server, tasks, grace)
+                    self._start_from_file(server, grace)
                 elif name in changed.disabled:
                     tasks.start_soon(member.disable, grace)
                 elif name in changed.enabled and not member.running:
                     member.start(tasks, self._context)
-                member.server = server  # what it says may have changed all the same
-        order = {name: place for place, name in enumerate(self._files.servers)}
-        members = sorted(self._members.values(), key=lambda member: order.get(member.name, len(order)))
-        self._members.clear()
-        self._members.update((member.name, member) for member in members)
+                member.file_server = server  # what it says may have changed all the same
+        self._members.sort(self._files.servers)
 
-    def _start_from_file(self, server: FileServer, tasks: TaskGroup, grace: float) -> None:
+    def _start_from_file(self, server: FileServer, grace: float) -> None:
         """Start a server that a file has changed or brought."""
-        new, old = self._new_member(server.entry.name, server), self._of_file(server.entry.name)
-        if old is not None:
-            self._put_in_place_of(old, new)
-            tasks.start_soon(partial(old.disable, grace, quiet=True))
-            return
+        new, old = self._new_member(server.entry.name, server), self._members.from_file(server.entry.name)
         try:
-            self._join(new)
+            if old is None:
+                self._members.add(new)
+            else:
+                self._members.replace(new)
+                self._require_open().start_soon(partial(old.disable, grace, quiet=True))
         except ValueError as exc:  # the application has added one
             logger.warning("%s is not started: %s", quoted(new.name), exc)
             return
-        if new.enabled:
-            new.start(tasks, self._context)
-
-    def _of_file(self, name: str) -> Member | None:
-        """The server *name*, if it is one of a file."""
-        member = self._members.get(name)
-        return None if member is None or isinstance(member.server, ServerOptions) else member
-
-    def _forget_approvals(self, server: str) -> None:
-        if self._approvals is not None:
-            self._approvals.forget(server)
-
-    def _member(self, name: str) -> Member:
-        if (member := self._members.get(name)) is None:
-            raise CallerError(f"{quoted(name)} is none of the servers {_list(self._members)}")
-        return member
+        self._start(new)
 
     async def _started(self, member: Member) -> ServerStatus:
-        if member.enabled:
-            member.start(self._require_open(), self._context)
+        self._start(member)
         return await self._answered(member)
 
     async def _answered(self, member: Member) -> ServerStatus:
@@ -619,7 +541,7 @@ class ClientGroup:
         Raises:
             CallerError: The name is none of this group.
         """
-        return self._named(name).name
+        return self._members.owner_of(name).name
 
     async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
         """The tools of all servers that are ready, server by server, in the order of the servers, then of the alphabet.
@@ -627,56 +549,28 @@ class ClientGroup:
         They are kept, so this waits for nothing, and *timeout* does not matter. They are listed again when their server says
         that it has changed them, and in the background when they are asked for and older than 30 seconds or the
         server's ``ttlMs``, whichever is longer.
-
-        Raises:
-            NotConnected: The group is not open.
         """
         self._require_open()
-        return [tool for member in self._members.values() for tool in member.offered()]
+        return [tool for member in self._members for tool in member.offered()]
 
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        meta: Mapping[str, Any] | None = None,
-        caller: object = None,
+        self, name: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[ToolCallOptions]
     ) -> types.CallToolResult:
-        """Call a tool by its name in the group. The rest is as for `Client.call_tool`.
+        """Call a tool by its name in the group. *options* are the other arguments of `Client.call_tool`.
 
         Raises:
             CallerError: No server of this group has such a tool.
-            NotConnected: Its server is not ready; the text says why.
         """
         try:
-            member = self._prefixes[name.partition(SEPARATOR)[0]]  # not by `_named`: each function costs half a percent
+            member = self._members.by_prefix[name.partition(SEPARATOR)[0]]  # each function costs half a percent
         except (AttributeError, KeyError):
-            member = self._named(name)
+            member = self._members.owner_of(name)
         with member as client:
             try:
                 own = member.own_names[name]
             except KeyError:
                 raise CallerError(f"the server {quoted(member.name)} lists no tool {quoted(name)}") from None
-            return await client.call_tool(
-                own,
-                arguments,
-                timeout=timeout,
-                idle_timeout=idle_timeout,
-                on_progress=on_progress,
-                meta=meta,
-                caller=caller,
-            )
-
-    def _named(self, name: str) -> Member:
-        """The server of a tool or prompt."""
-        if not isinstance(name, str):
-            raise TypeError(f"name must be text, not {type(name).__name__}")
-        if (member := self._prefixes.get(name.partition(SEPARATOR)[0])) is None or SEPARATOR not in name:
-            raise CallerError(f"{quoted(name)} is of none of the servers {_list(self._members)}")
-        return member
+            return await client.call_tool(own, arguments, **options)
 
     # In other frameworks
 
@@ -741,25 +635,11 @@ class ClientGroup:
         return [prompt for member, prompts in found.items() for prompt in member.name_prompts(prompts)]
 
     async def get_prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        caller: object = None,
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
     ) -> types.GetPromptResult:
-        """Get a prompt by its name in the group. The rest is as for `Client.get_prompt`."""
-        with (member := self._named(name)) as client:
-            return await client.get_prompt(
-                member.own_prompt_name(name),
-                arguments,
-                timeout=timeout,
-                idle_timeout=idle_timeout,
-                on_progress=on_progress,
-                caller=caller,
-            )
+        """Get a prompt by its name in the group. *options* are the other arguments of `Client.get_prompt`."""
+        with (member := self._members.owner_of(name)) as client:
+            return await client.get_prompt(member.own_prompt_name(name), arguments, **options)
 
     async def complete(
         self,
@@ -769,8 +649,7 @@ class ClientGroup:
         *,
         server: str | None = None,
         context: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> types.CompleteResult:
         """Completions, as for `Client.complete`. A prompt has its name in the group; for a template, name the *server*.
 
@@ -778,16 +657,14 @@ class ClientGroup:
             CallerError: The *server* of a template is not given.
         """
         if isinstance(ref, types.PromptReference):
-            member = self._named(ref.name)
+            member = self._members.owner_of(ref.name)
             ref = ref.model_copy(update={"name": member.own_prompt_name(ref.name)})
         elif server is None:
             raise CallerError("name the server of a resource template: complete(..., server=...)")
         else:
-            member = self._member(server)
+            member = self._members.get(server)
         with member as client:
-            return await client.complete(
-                ref, argument, value, context=context, timeout=timeout, idle_timeout=idle_timeout
-            )
+            return await client.complete(ref, argument, value, context=context, **options)
 
     # Resources
 
@@ -803,40 +680,25 @@ class ClientGroup:
         )
         return {member.name: items for member, items in found.items()}
 
-    async def read_resource(
-        self,
-        server: str,
-        uri: str,
-        *,
-        timeout: float | None = None,
-        idle_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        caller: object = None,
-    ) -> types.ReadResourceResult:
-        """Read the resource of *server* at *uri*. The rest is as for `Client.read_resource`."""
-        with self._member(server) as client:
-            return await client.read_resource(
-                uri, timeout=timeout, idle_timeout=idle_timeout, on_progress=on_progress, caller=caller
-            )
+    async def read_resource(self, server: str, uri: str, **options: Unpack[CallOptions]) -> types.ReadResourceResult:
+        """Read the resource of *server* at *uri*. *options* are the other arguments of `Client.read_resource`."""
+        with self._members.get(server) as client:
+            return await client.read_resource(uri, **options)
 
-    async def subscribe_resource(
-        self, server: str, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
-    ) -> None:
+    async def subscribe_resource(self, server: str, uri: str, **options: Unpack[RequestOptions]) -> None:
         """Subscribe to changes of the resource of *server* at *uri*, which *on_change* receives. See `Client.subscribe_resource`."""
-        with self._member(server) as client:
-            await client.subscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
+        with self._members.get(server) as client:
+            await client.subscribe_resource(uri, **options)
 
-    async def unsubscribe_resource(
-        self, server: str, uri: str, *, timeout: float | None = None, idle_timeout: float | None = None
-    ) -> None:
+    async def unsubscribe_resource(self, server: str, uri: str, **options: Unpack[RequestOptions]) -> None:
         """End a subscription."""
-        with self._member(server) as client:
-            await client.unsubscribe_resource(uri, timeout=timeout, idle_timeout=idle_timeout)
+        with self._members.get(server) as client:
+            await client.unsubscribe_resource(uri, **options)
 
     async def _ask_each(self, what: str, ask: Callable[[Client], Awaitable[list[T]]]) -> dict[Member, list[T]]:
         """What each server that is ready lists, in their order. They are asked side by side."""
         self._require_open()
-        found: dict[Member, list[T] | None] = {member: None for member in self._members.values() if member.ready}
+        found: dict[Member, list[T] | None] = {member: None for member in self._members if member.ready}
 
         async def ask_one(member: Member) -> None:
             try:
@@ -852,7 +714,18 @@ class ClientGroup:
 
 
 @asynccontextmanager
-async def _open(members: Mapping[str, Member], changes: StatusChanges) -> AsyncIterator[TaskGroup]:
+async def _undone_by(undo: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """If what is inside fails or is cancelled, *undo* it."""
+    try:
+        yield
+    except BaseException:
+        with CancelScope(shield=True):
+            await undo()
+        raise
+
+
+@asynccontextmanager
+async def _open(members: Members, changes: StatusChanges) -> AsyncIterator[TaskGroup]:
     """The tasks of an open group, which must not keep the group alive: one that is dropped is closed."""
     async with create_task_group() as tasks:
         tasks.start_soon(changes.hand_over)
@@ -861,32 +734,16 @@ async def _open(members: Mapping[str, Member], changes: StatusChanges) -> AsyncI
         finally:
             with CancelScope(shield=True):  # bounded by each client's `close_timeout`
                 async with create_task_group() as closing:
-                    for member in members.values():
+                    for member in members:
                         closing.start_soon(member.close)
             tasks.cancel_scope.cancel()  # with it, servers that were being removed
-
-
-def _new_client(
-    options: Mapping[str, Any], server: Transport, *, on_stderr: Callable[[str], None] | None, **own: Any
-) -> Client:
-    """A client with the *options* of all servers, as they are by now, and *own* ones of its server."""
-    if on_stderr is not None and isinstance(server, Stdio) and server.on_stderr is None:
-        server = replace(server, on_stderr=on_stderr)
-    return Client(server, **options, **own)
 
 
 def _take(group: ref[ClientGroup], changed: Difference) -> None:
     found = group()
     if found is not None and found._tasks is not None:  # else it was dropped, or is being closed
-        found._take(changed, found._tasks)
+        found._take(changed)
 
 
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(map(quoted, names)) or "(there are none)"
-
-
-def _for_server(
-    name: str, callback: Callable[[str, T], Awaitable[None] | None] | None, *, argument: str
-) -> Callable[[T], Awaitable[None]] | None:
-    """*callback* with the name of its server."""
-    return None if callback is None else partial(as_async(callback, argument=argument), name)
+def _options(server: Connectable | ServerOptions) -> ServerOptions:
+    return server if isinstance(server, ServerOptions) else ServerOptions(server)

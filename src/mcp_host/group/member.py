@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CancelScope, Event, current_time, move_on_after, sleep_forever
 from anyio.abc import TaskGroup
@@ -29,6 +29,7 @@ from mcp_host.errors import (
     escaped,
     quoted,
 )
+from mcp_host.group.clients import Clients
 from mcp_host.group.names import SEPARATOR, group_name, own_names
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.group.status import ServerState, ServerStatus, StatusChanges
@@ -36,15 +37,10 @@ from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.conversation import runs_only_as_task
 from mcp_host.protocol.jsonrpc import says_there_is_none
 from mcp_host.session.list_changed import ListChanged
-from mcp_host.transports.base import Transport
-from mcp_host.transports.infer import Connectable, infer_transport
-from mcp_host.transports.stdio import Stdio
 from mcp_host.types import Prompt, Tool
 
 if TYPE_CHECKING:
-    from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.group.file_server import FileServer
-    from mcp_host.limits import Limits
     from mcp_host.proposed_server import ProposedServer
 
 logger = logging.getLogger(__name__)
@@ -53,9 +49,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE = 0.5  # seconds before a server that is down is tried again; longer each time
 LONGEST_PAUSE = 60.0
-LISTED_AGAIN_AFTER = (
-    30.0  # seconds after which tools that are asked for are listed again, for servers that announce nothing
-)
+LISTED_AGAIN_AFTER = 30.0  # seconds: tools that are asked for are listed again, for servers that announce nothing
 MAX_LISTED = 2_000  # tools of one server: more than any model takes, and named in a few milliseconds
 MAX_WARNINGS = 100  # of one server; the last ones are kept
 NOT_READY: Mapping[ServerState, str] = {
@@ -69,42 +63,27 @@ NOT_OPEN = "the group is not open: use `async with`"
 UNREACHABLE = (AuthError, ConnectionClosed, Unauthorized)  # errors after which a server that was ready is not, any more
 
 
-class MakeClient(Protocol):
-    """Makes the client of one server, with what all servers have."""
-
-    def __call__(
-        self,
-        server: Transport,
-        *,
-        name: str,
-        tools: ToolPolicy | None,
-        limits: Limits | None,
-        list_changed: ListChanged,
-    ) -> Client: ...
-
-
 class Member:
     """One server and its client. Between `start` and `stop` it is kept connected.
 
     A call runs in ``with member``, which raises `NotConnected` if it is not ready.
     """
 
-    def __init__(
-        self, name: str, server: ServerOptions | FileServer, make_client: MakeClient, changes: StatusChanges
-    ) -> None:
+    def __init__(self, name: str, server: ServerOptions | FileServer, clients: Clients, changes: StatusChanges) -> None:
         self.name = name
         self.enabled = server.enabled
-        self.server = server
+        self.file_server = None if isinstance(server, ServerOptions) else server
+        """What its file says of it; None if the application has added it."""
         self.client: Client | None = None
         """None before the first start of a server of a file: until then it is not known what it is."""
         self.preparing = False
         """Whether it is being asked about, or read from its file, before it is connected."""
         self.proposed: ProposedServer | None = None
         """What a person has to agree to before it is started."""
-        self._make_client = make_client
+        self._clients = clients
         if isinstance(server, ServerOptions):
             self.client = self._new_client(server)
-        self._problem = None if isinstance(server, ServerOptions) else server.problem
+        self._problem = None if self.file_server is None else self.file_server.problem
         """Why it cannot be started."""
         state: ServerState = "down" if self.enabled and self._problem is None else "disabled"
         self.status = ServerStatus(name=name, state=state, since=datetime.now(UTC), error=self._problem)
@@ -129,13 +108,7 @@ class Member:
         """Whether a call has had a result since then."""
 
     def _new_client(self, options: ServerOptions) -> Client:
-        return self._make_client(
-            _transport(options.server),
-            name=self.name,
-            tools=options.tools,
-            limits=options.limits,
-            list_changed=ListChanged(tools=self._offer),
-        )
+        return self._clients.new(self.name, options, ListChanged(tools=self._offer))
 
     # Its connection
 
@@ -150,7 +123,7 @@ class Member:
         last, self._run = self._run, _Run()
         self._backoff.reset()
         self._problem = None
-        self.preparing = not isinstance(self.server, ServerOptions)
+        self.preparing = self.file_server is not None
         self._set("connecting")
         context.copy().run(tasks.start_soon, self._keep_connected, self._run, last)
 
@@ -166,9 +139,7 @@ class Member:
         """Close the connection until the group is opened again."""
         if (run := self._run) is not None:
             if not run.stopped and self.status.state != "down":
-                self.status = replace(
-                    self.status, error=None
-                )  # why it was not ready at some time is not why it is down now
+                self.status = replace(self.status, error=None)  # the last one is not why it is down now
                 self._set("down", quiet=True)
             await self._stop(run, 0.0)
 
@@ -202,11 +173,11 @@ class Member:
 
     async def _prepared(self, run: _Run) -> Client | None:
         """Its client. None if it cannot be started."""
-        if isinstance(self.server, ServerOptions):
+        if self.file_server is None:
             return self.client
         self.proposed = None
         try:
-            options = await self.server.prepare(partial(self._propose, run))
+            options = await self.file_server.prepare(partial(self._propose, run))
             self.client = self._new_client(options)
         except NotStarted as exc:
             self._say(run, exc.state, str(exc))
@@ -235,9 +206,9 @@ class Member:
 
     def asks_about_other(self, server: FileServer) -> bool:
         """Whether it waits for consent to an entry that is written differently from that of *server*."""
-        if isinstance(self.server, ServerOptions) or self.status.state != "needs_consent":
+        if self.file_server is None or self.status.state != "needs_consent":
             return False
-        return self.server.entry.digest != server.entry.digest
+        return self.file_server.entry.digest != server.entry.digest
 
     async def agree(self, proposed: ProposedServer) -> None:
         """Remember that a person has agreed to *proposed*.
@@ -246,11 +217,11 @@ class Member:
             CallerError: It does not wait for that.
             ConfigError: That cannot be saved.
         """
-        if self.status.state != "needs_consent" or self.proposed is None or isinstance(self.server, ServerOptions):
+        if self.status.state != "needs_consent" or self.proposed is None or self.file_server is None:
             raise CallerError(f"the server {quoted(self.name)} does not wait for consent")
         if proposed.digest != self.proposed.digest:
             raise CallerError(f"the server {quoted(self.name)} has changed since: look at it again")
-        await self.server.agree(proposed)
+        await self.file_server.agree(proposed)
 
     def _end_preparing(self) -> None:
         if self.preparing:
@@ -424,7 +395,7 @@ class Member:
     @property
     def all_warnings(self) -> list[str]:
         """Those of its file, of its client, and of its own."""
-        of_file = () if isinstance(self.server, ServerOptions) else self.server.warnings
+        of_file = () if self.file_server is None else self.file_server.warnings
         of_client = () if self.client is None else self.client.warnings
         return [*(f"{escaped(self.name)}: {text}" for text in of_file), *of_client, *self.warnings]
 
@@ -455,12 +426,6 @@ class _Run:
         self.scope = CancelScope()
         self.ended = Event()
         self.stopped = False
-
-
-def _transport(server: Connectable) -> Transport:
-    """The transport to *server*. A process that has ended is started again by the group, and not by its client."""
-    transport = infer_transport(server)
-    return replace(transport, restart=False) if isinstance(transport, Stdio) else transport
 
 
 def _reason(error: Exception) -> str:

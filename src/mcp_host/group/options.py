@@ -1,14 +1,15 @@
-"""What a group is told: about all servers, about one besides its name, and why one is not started."""
+"""What a group is told: about all servers, about one besides its name, about a request, and why a server is not started."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from mcp_host.transports.infer import Connectable
 
 if TYPE_CHECKING:
+    from mcp_host.client.client import OnProgress
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.elicitation import Elicitation
     from mcp_host.group.status import OnStatus
@@ -59,6 +60,26 @@ class GroupOptions(TypedDict, total=False):
     ping_interval: float | None
     run_own_tools: bool | OwnTools
     wait: Wait | float
+
+
+class RequestOptions(TypedDict, total=False):
+    """What any request takes besides its parameters, as in `Client`."""
+
+    timeout: float | None
+    idle_timeout: float | None
+
+
+class CallOptions(RequestOptions, total=False):
+    """The same of a request within which the server may report progress and ask for input."""
+
+    on_progress: OnProgress | None
+    caller: object
+
+
+class ToolCallOptions(CallOptions, total=False):
+    """The same of `Client.call_tool`."""
+
+    meta: Mapping[str, Any] | None
 
 
 class NotStarted(Exception):
