@@ -24,27 +24,18 @@ from mcp_host.config.variables import Variable, own, parse
 from mcp_host.errors import escaped, excerpt, quoted
 from mcp_host.transports._http.secret import Secret, SecretValues
 
-KINDS: Mapping[str, str] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "streamablehttp": "http",
-    "remote": "http",
-}
+KINDS = {**dict.fromkeys(("stdio", "local"), "stdio"), **dict.fromkeys(("http", "streamablehttp", "remote"), "http")}
 """The types of transports, without regard to case, ``-`` and ``_``."""
 INFERRED = frozenset({"custom", ""})  # Zed's older "source": the other keys tell
+NO_WEBSOCKETS = "there is no transport for WebSockets"
+NO_CONTAINERS = "containers are not started: write the command that does, such as docker run -i --rm IMAGE"
 NOT_SUPPORTED: Mapping[str, str] = {
     "sse": "HTTP+SSE, the transport of 2024-11-05, is not supported: if the server has Streamable HTTP too, use its URL",
-    "ws": "there is no transport for WebSockets",
-    "websocket": "there is no transport for WebSockets",
-    "builtin": "it is built into its host",
-    "platform": "it is built into its host",
-    "frontend": "it is built into its host",
-    "sdk": "it is built into its host",
+    **dict.fromkeys(("ws", "websocket"), NO_WEBSOCKETS),
+    **dict.fromkeys(("builtin", "platform", "frontend", "sdk"), "it is built into its host"),
     "inlinepython": "code in the file is not run",
     "extension": "an extension of its editor starts it",
-    "docker": "containers are not started: write the command that does, such as docker run -i --rm IMAGE",
-    "oci": "containers are not started: write the command that does, such as docker run -i --rm IMAGE",
+    **dict.fromkeys(("docker", "oci"), NO_CONTAINERS),
     "mcpb": "bundles are not unpacked",
 }
 COMMENTS = ("_", "$", "//", "#", "x-")
@@ -84,7 +75,8 @@ class _Entry:
             server, oauth = self._server(), self._oauth()
         else:
             self._problems.append(f"it must be an object, not {kind_of(self._raw)}")
-        self._look(server, oauth)
+        for described in filter(None, (server, oauth)):
+            described.map(self._look_at)
         part = self._parts.get
         return ServerEntry(
             name=name,
@@ -150,7 +142,7 @@ class _Entry:
             self._problems.append(reason)
             return None
         if "websocket" in parts:
-            self._problems.append(NOT_SUPPORTED["ws"])
+            self._problems.append(NO_WEBSOCKETS)
         elif "command" in parts and "url" in parts:
             self._problems.append("it has both a command and a URL")
         elif "command" in parts and known != "http":
@@ -190,7 +182,7 @@ class _Entry:
             uds, _, route = rest.partition("#")
             url = Secret(f"http://localhost{route or '/'}")
         elif scheme in ("pipe", "ws", "wss"):
-            self._problems.append("there is no transport for named pipes" if scheme == "pipe" else NOT_SUPPORTED["ws"])
+            self._problems.append("there is no transport for named pipes" if scheme == "pipe" else NO_WEBSOCKETS)
             return None
         elif inferred and url.partition("?")[0].rstrip("/").endswith("/sse"):
             self._notes.append("url: it looks like one of HTTP+SSE, which is not supported: Streamable HTTP is tried")
@@ -217,14 +209,8 @@ class _Entry:
             return None
         return oauth
 
-    def _look(self, server: StdioServer | HttpServer | None, oauth: OAuthSettings | None) -> None:
-        """Find the variables in all values. What looks like one of another dialect is told of."""
-        if server is not None:
-            server.map(self._look_at)
-        if oauth is not None:
-            oauth.map(self._look_at)
-
     def _look_at(self, name: str, value: Value) -> None:
+        """Find the variables in a value. What looks like one of another dialect is told of."""
         if isinstance(value, EnvironmentVariable):
             self._variables.append(f"{name}: the variable {excerpt(value.name)}")
             return

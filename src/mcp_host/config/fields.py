@@ -105,23 +105,23 @@ def mapping(at: str, value: object, notes: Notes) -> dict[str, Value]:
 
 def variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
     """Names of variables that have to be set."""
-    return {name: EnvironmentVariable(_variable(at, name)) for name in _names(at, value, notes)}
+    return {name: EnvironmentVariable(_variable(at, name)) for name in _names(at, value)}
 
 
 def optional_variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
     """Names of variables to pass on if they are set, or objects with a name (Codex)."""
     if not isinstance(value, list):
         raise _wrong(at, "a list of names", value)
-    names = [item.get("name") if isinstance(item, dict) else item for item in value]
+    listed = [item.get("name") if isinstance(item, dict) else item for item in value]
     if any(isinstance(item, dict) and item.get("source", "local") != "local" for item in value):
         raise Unreadable(f"{at}: only variables of the source 'local' are supported")
-    return {name: EnvironmentVariable(_variable(at, name), optional=True) for name in _names(at, names, notes)}
+    return {name: EnvironmentVariable(_variable(at, name), optional=True) for name in _names(at, listed)}
 
 
 def headers_of_variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
     """The names of headers, with the variables that have their values."""
-    named = {name: (f"{at}.{name}", of) for name, of in _object(at, value).items()}
-    return {name: EnvironmentVariable(_variable(at, plain(at, of, notes))) for name, (at, of) in named.items()}
+    variables = mapping(at, value, notes)
+    return {name: EnvironmentVariable(_variable(f"{at}.{name}", str(of))) for name, of in variables.items()}
 
 
 def bearer_variable(at: str, value: object, notes: Notes) -> dict[str, Value]:
@@ -133,8 +133,8 @@ def tools(at: str, value: object, notes: Notes) -> frozenset[str] | None:
     if isinstance(value, dict):
         notes.append(f"{at}: {TOOL_SETTINGS}")
         return None
-    names = _names(at, value, notes)
-    return None if "*" in names else frozenset(names)
+    allowed = names(at, value, notes)
+    return None if "*" in allowed else allowed
 
 
 def nonempty_tools(at: str, value: object, notes: Notes) -> frozenset[str] | None:
@@ -142,8 +142,8 @@ def nonempty_tools(at: str, value: object, notes: Notes) -> frozenset[str] | Non
     return tools(at, value, notes) or None
 
 
-def no_tools(at: str, value: object, notes: Notes) -> frozenset[str]:
-    return frozenset(_names(at, value, notes))
+def names(at: str, value: object, notes: Notes) -> frozenset[str]:
+    return frozenset(_names(at, value))
 
 
 def login(at: str, value: object, notes: Notes) -> dict[str, object] | Secret:
@@ -167,8 +167,7 @@ def login(at: str, value: object, notes: Notes) -> dict[str, object] | Secret:
 
 def scopes(at: str, value: object, notes: Notes) -> tuple[str, ...]:
     """A list, or one text with spaces (Claude Code)."""
-    names = value.split() if isinstance(value, str) else _names(at, value, notes)
-    return tuple(names)
+    return tuple(value.split() if isinstance(value, str) else _names(at, value))
 
 
 def oauth_part(part: str, read: Callable[[str, object, Notes], object]) -> Callable[[str, object, Notes], object]:
@@ -191,10 +190,6 @@ def refused(reason: str) -> Key:
     return Key("refused", read)
 
 
-def names_of_servers(at: str, value: object, notes: Notes) -> frozenset[str]:
-    return frozenset(_names(at, value, notes))
-
-
 def _variable(at: str, name: str) -> str:
     """*name*, if variables have such names. It is not repeated otherwise: many who write here a token mean the variable."""
     if not _VARIABLE.fullmatch(name):
@@ -202,7 +197,7 @@ def _variable(at: str, name: str) -> str:
     return name
 
 
-def _names(at: str, value: object, notes: Notes) -> list[str]:
+def _names(at: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise _wrong(at, "a list of names", value)
     return value
@@ -288,7 +283,7 @@ KEYS: Mapping[str, Meaning] = {
     "enabled": Key("enabled", flag),
     **dict.fromkeys(("includeTools", "enabled_tools", "tools"), Key("allow", tools)),
     "available_tools": Key("allow", nonempty_tools),
-    **dict.fromkeys(("excludeTools", "disabled_tools", "disabledTools"), Key("exclude", no_tools)),
+    **dict.fromkeys(("excludeTools", "disabled_tools", "disabledTools"), Key("exclude", names)),
     "include_tags": NO_TAGS,
     "exclude_tags": NO_TAGS,
     **dict.fromkeys(

@@ -109,7 +109,7 @@ def find_servers(
     bases = _bases(Path.home() if home is None else Path(home), platform, environment, root)
     if project is not None:
         bases["project"] = Path(project)
-    return list(_found(bases, platform, environment))
+    return [file for file in _files(bases, platform, environment) if file.path.is_file()]
 
 
 def user_file(
@@ -124,12 +124,7 @@ def user_file(
     """
     environment = os.environ if environment is None else environment
     bases = _bases(Path.home() if home is None else Path(home), platform, environment, None)
-    base, path = next((row.base, row.path) for row in PLACES if row.dialect == GENERIC and _is_user(row, platform))
-    return FoundFile(bases[base] / path, GENERIC, "user")
-
-
-def _is_user(place: Place, platform: str) -> bool:
-    return place.scope == "user" and platform in place.platforms
+    return next(file for file in _files(bases, platform, environment) if file.dialect == GENERIC)
 
 
 def _bases(
@@ -149,20 +144,17 @@ def _bases(
     }
 
 
-def _found(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, str]) -> Iterator[FoundFile]:
+def _files(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, str]) -> Iterator[FoundFile]:
+    """The files of `PLACES` that are on this platform, whether they are there or not."""
     for place in PLACES:
-        base = bases.get(place.base)
-        if base is None or platform not in place.platforms:
+        project = bases.get("project") if place.scope in ("local", "project") else None
+        if place.base not in bases or platform not in place.platforms or (place.of_project and project is None):
             continue
-        path = base / place.path
+        path = bases[place.base] / place.path
         if place.dialect == "codex" and place.scope == "user" and (folder := environment.get("CODEX_HOME")):
             path = Path(folder) / "config.toml"
-        project = bases.get("project") if place.scope in ("local", "project") else None
-        if place.of_project and project is None:
-            continue
         section = ("projects", str(project.absolute())) if place.of_project and project else ()
-        if path.is_file():
-            yield FoundFile(path, place.dialect, place.scope, section, project)
+        yield FoundFile(path, place.dialect, place.scope, section, project)
 
 
 def place_of(path: Path, home: Path | None = None) -> FoundFile:

@@ -12,7 +12,7 @@ from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.documents import Document, Members, read_document
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.entry_reader import read_entry
-from mcp_host.config.fields import Unreadable, kind_of, names_of_servers
+from mcp_host.config.fields import Unreadable, kind_of, names
 from mcp_host.config.places import FoundFile, place_of, project_of
 from mcp_host.config.values import Input, Scope, Source
 from mcp_host.config.variables import Form, Variable, parse
@@ -211,7 +211,7 @@ class _File:
         if value is None:
             return None
         try:
-            return names_of_servers(_dotted(at), value, self.warnings)
+            return names(_dotted(at), value, self.warnings)
         except Unreadable as exc:
             reason = str(exc)
         raise ConfigError(reason, path=self._path)

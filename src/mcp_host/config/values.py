@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from mcp_host.transports._http.secret import Secret, SecretValues
 
+TextT = TypeVar("TextT", Secret, str, str | None)
 Scope: TypeAlias = Literal["managed", "local", "project", "user"]
 """Whose file it is: the administrator's, the user's for one project, the project's own, or the user's."""
 
@@ -47,11 +48,11 @@ class StdioServer:
         """The server with each of its values changed. Names of variables stay."""
         return replace(
             self,
-            command=_text(change("command", Secret(self.command))),
-            args=tuple(Secret(change(f"args[{index}]", each) or "") for index, each in enumerate(self.args)),
+            command=_changed("command", self.command, change),
+            args=tuple(_changed(f"args[{index}]", each, change) for index, each in enumerate(self.args)),
             env=_mapped("env", self.env, change),
-            env_file=None if self.env_file is None else _text(change("env_file", Secret(self.env_file))),
-            cwd=None if self.cwd is None else _text(change("cwd", Secret(self.cwd))),
+            env_file=_changed("env_file", self.env_file, change),
+            cwd=_changed("cwd", self.cwd, change),
         )
 
 
@@ -67,9 +68,9 @@ class HttpServer:
         """The server with each of its values changed. Names of headers stay."""
         return replace(
             self,
-            url=Secret(change("url", self.url) or ""),
+            url=_changed("url", self.url, change),
             headers=_mapped("headers", self.headers, change),
-            uds=None if self.uds is None else _text(change("socket", Secret(self.uds))),
+            uds=_changed("socket", self.uds, change),
         )
 
 
@@ -90,23 +91,9 @@ class OAuthSettings:
 
     def map(self, change: Change) -> OAuthSettings:
         """The settings with each of their texts changed."""
-
-        def changed(name: str, text: str | None) -> Secret | None:
-            return None if text is None else change(f"oauth.{name}", Secret(text))
-
-        def plain(name: str, text: str | None) -> str | None:
-            return None if text is None else _text(changed(name, text))
-
-        return replace(
-            self,
-            client_id=plain("client_id", self.client_id),
-            client_secret=changed("client_secret", self.client_secret),
-            redirect_uri=plain("redirect_uri", self.redirect_uri),
-            metadata_url=plain("metadata_url", self.metadata_url),
-            authorization_url=plain("authorization_url", self.authorization_url),
-            token_url=plain("token_url", self.token_url),
-            resource=plain("resource", self.resource),
-        )
+        texts = {each.name: text for each in fields(self) if isinstance(text := getattr(self, each.name), str)}
+        changed: dict[str, Any] = {name: _changed(f"oauth.{name}", text, change) for name, text in texts.items()}
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +154,9 @@ def _mapped(name: str, values: Mapping[str, Value], change: Change) -> Mapping[s
     return SecretValues({key: value for key, value in changed.items() if value is not None})
 
 
-def _text(secret: Secret | None) -> str:
-    """A value that is no secret by itself, such as a path: its repr shows it."""
-    return str.__str__(secret or "")
+def _changed(name: str, text: TextT, change: Change) -> TextT:
+    """*text*, changed: as a `Secret` only if it is one. The repr of others shows them, such as paths."""
+    if text is None:
+        return text
+    changed = change(name, Secret(text)) or Secret()
+    return changed if isinstance(text, Secret) else str.__str__(changed)

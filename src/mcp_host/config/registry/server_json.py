@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import (
     AliasChoices,
     AliasGenerator,
+    AliasPath,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -62,12 +63,10 @@ UNCHECKED = "its fileSha256 is not checked: the command that runs it downloads i
 
 SENTENCES: Mapping[str, str] = {
     "missing": "it is missing",
-    "model_type": "it must be an object",
-    "dict_type": "it must be an object",
+    **dict.fromkeys(("model_type", "dict_type"), "it must be an object"),
     "list_type": "it must be a list",
     "string_type": "it must be text",
-    "bool_parsing": "it must be true or false",
-    "bool_type": "it must be true or false",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "it must be true or false"),
     "string_pattern_mismatch": "it has characters that such a name must not have",
     "literal_error": "it must be positional or named",
 }
@@ -141,15 +140,8 @@ class _Argument(_WithVariables):
     @property
     def takes_no_value(self) -> bool:
         """Whether it is an option by itself, such as ``--rm``: nothing says what its value could be."""
-        says = (
-            self.is_required,
-            self.is_secret,
-            self.default is not None,
-            self.placeholder,
-            self.choices,
-            self.value_hint,
-        )
-        return not any(says) and self.value is None and self.format == "string"
+        says = (self.is_required, self.is_secret, self.placeholder, self.choices, self.value_hint)
+        return not any(says) and self.value is None and self.default is None and self.format == "string"
 
 
 class _Transport(_Model):
@@ -176,22 +168,13 @@ class _Remote(_Model):
     variables: dict[str, _Input] = {}
 
 
-class _VersionDetail(_Model):
-    version: str
-
-
-class _Repository(_Model):
-    url: str = ""
-
-
 class _Server(_Model):
     name: Annotated[str, Field(pattern=f"^{NAME}$", max_length=200)]
     title: str = ""
     description: str = ""
-    version: str = ""
-    version_detail: _VersionDetail | None = None
+    version: str = Field("", validation_alias=AliasChoices("version", AliasPath("version_detail", "version")))
     status: str = ""
-    repository: _Repository = _Repository()
+    repository: str | None = Field(None, validation_alias=AliasPath("repository", "url"))
     packages: list[object] = Field([], max_length=MAX_CHOICES)
     remotes: list[object] = Field([], max_length=MAX_CHOICES)
 
@@ -253,10 +236,10 @@ def read_server_json(data: object) -> RegistryServer:
     remotes = [_choice(_Remote, each, f"remotes[{index}]") for index, each in enumerate(server.remotes)]
     return RegistryServer(
         name=server.name,
-        version=server.version or (server.version_detail.version if server.version_detail else ""),
+        version=server.version,
         title=server.title,
         description=server.description,
-        repository=server.repository.url,
+        repository=server.repository or "",
         status=official.status or server.status or ACTIVE,
         status_message=official.status_message,
         is_latest=official.is_latest,
@@ -396,12 +379,7 @@ class _Parts:
             pieces: tuple[str | Question, ...] = (self._question(asked_as, value, value),)
         else:
             pieces = tuple(piece for piece in self._pieces(asked_as, value, value.value) if piece)
-        return Part(
-            field=f"{self._at}.{field}",
-            name=name,
-            pieces=pieces,
-            secret=value.is_secret,
-        )
+        return Part(field=f"{self._at}.{field}", name=name, pieces=pieces, secret=value.is_secret)
 
     def _pieces(self, asked_as: str, part: _WithVariables, text: str) -> Iterator[str | Question]:
         """The *text* with questions in the place of variables. Those that it has not "should remain unchanged"."""
