@@ -131,10 +131,10 @@ def fixed_rows() -> Iterator[str]:
         if place.parts[0] not in (
             "auth",
             "client",
+            "concurrency",
             "elicitation",
             "handlers.py",
             "json_schema",
-            "locked_file.py",
             "protocol",
             "transports",
         ):

@@ -41,8 +41,8 @@ from mcp_host.errors import (
 )
 from mcp_host.protocol.negotiation import WrongEra
 from mcp_host.testing import ClientError, RequestError
-from mcp_host.tool_changes import ToolChange
 from mcp_host.types import CallToolResult, CreateMessageResult, ElicitRequestURLParams, TextContent, Tool
+from mcp_host.types.tool_changes import ToolChange
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from mcp_host.server_requests import OuterCall
     from mcp_host.session.changes import Change
     from mcp_host.session.list_changed import ListChanged
-    from mcp_host.tool_changes import ToolChange
     from mcp_host.transports.http import StreamableHttp
     from mcp_host.transports.in_process import InProcess
+    from mcp_host.types.tool_changes import ToolChange
 
 __all__ = [
     "Allow",
@@ -154,7 +154,7 @@ _ON_DEMAND = {
     "server_requests": ("OuterCall",),
     "session.changes": ("Change",),
     "session.list_changed": ("ListChanged",),
-    "tool_changes": ("ToolChange",),
+    "types.tool_changes": ("ToolChange",),
     "transports.http": ("StreamableHttp",),
     "transports.in_process": ("InProcess",),
 }

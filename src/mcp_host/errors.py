@@ -55,8 +55,8 @@ from mcp_host.base_errors import McpError, ProtocolError, escaped, excerpt, quot
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mcp_host.tool_changes import ToolChange
     from mcp_host.types import CallToolResult, CreateMessageResult, ElicitRequestURLParams
+    from mcp_host.types.tool_changes import ToolChange
 
 RESULT_SHOWN = 1_000  # characters of the result of a tool in an error
 

@@ -24,7 +24,7 @@ import anyio._backends._asyncio
 import keyring
 
 import mcp_host.auth.storage.file_tokens
-import mcp_host.locked_file
+import mcp_host.concurrency.locked_file
 import tests.auth.file_keyring
 from mcp_host.auth.storage.stores import TokenStore
 from tests.auth.rotating import KEY, open_store
@@ -36,7 +36,7 @@ CHANGES: dict[str, tuple[str | None, str | None]] = {
     "take": (OLD, None),
 }
 CODE = {
-    "file": {mcp_host.auth.storage.file_tokens.__file__, mcp_host.locked_file.__file__},
+    "file": {mcp_host.auth.storage.file_tokens.__file__, mcp_host.concurrency.locked_file.__file__},
     "keyring": {tests.auth.file_keyring.__file__},  # what uses it may be killed between any two uses
 }
 

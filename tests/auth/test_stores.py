@@ -26,14 +26,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyring.core import load_keyring
 
-from mcp_host import locked_file
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.file_tokens import FileTokens
 from mcp_host.auth.storage.keyring_tokens import KeyringTokens
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.auth.storage.turns import Turns
+from mcp_host.concurrency import locked_file
 from mcp_host.concurrency.asking import paused_by_asking
-from mcp_host.locked_file import LockTimeout, file_lock
+from mcp_host.concurrency.locked_file import LockTimeout, file_lock
 from tests.auth.file_keyring import FileKeyring, entries
 from tests.auth.rotating import KEY, rotate
 from tests.extent import THOROUGH, on_both

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from mcp_host import Client, StreamableHttp, ToolChange, ToolPins, ToolPolicy
 from mcp_host.client.pins import Comparison
+from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.errors import (
     CallerError,
     InvalidToolOutput,
@@ -27,9 +28,8 @@ from mcp_host.errors import (
     ToolPinsError,
     Unauthorized,
 )
-from mcp_host.locked_file import LockedFile
 from mcp_host.middleware import AnyRequest, CallNext
-from mcp_host.server_names import ServerIdentity
+from mcp_host.protocol.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Tool

@@ -24,7 +24,7 @@ from mcp_host import (
 from mcp_host.errors import McpError, NotAdvertised
 from mcp_host.group import ClientGroup
 from mcp_host.middleware import approve_tool_calls
-from mcp_host.server_names import check_server_name, with_claim
+from mcp_host.protocol.server_names import check_server_name, with_claim
 from mcp_host.testing import Context, ScriptedModel, ScriptedPeer, Server
 from mcp_host.types import Implementation
 from tests.client.support import TOOLS, connected

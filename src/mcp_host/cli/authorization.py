@@ -34,9 +34,9 @@ from mcp_host.auth.requests.urls import shown
 from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
+from mcp_host.concurrency.locked_file import state_file
+from mcp_host.config.secret_words import VARIABLE_NAME
 from mcp_host.errors import excerpt
-from mcp_host.locked_file import state_file
-from mcp_host.secret_words import VARIABLE_NAME
 
 Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
 """A context in which a person is asked something, at a time that suits."""

@@ -35,7 +35,6 @@ from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
 from mcp_host.terminal.text import NAME_SHOWN
-from mcp_host.tool_changes import ToolChange
 from mcp_host.types import (
     AudioContent,
     BlobResourceContents,
@@ -51,6 +50,7 @@ from mcp_host.types import (
     Tool,
 )
 from mcp_host.types.content import as_text
+from mcp_host.types.tool_changes import ToolChange
 
 if TYPE_CHECKING:
     from mcp_host.elicitation import Elicitation  # imported on demand

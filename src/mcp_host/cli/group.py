@@ -20,8 +20,8 @@ from mcp_host.config import Input
 from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, McpError, escaped, quoted
 from mcp_host.group import ClientGroup, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
-from mcp_host.proposed_server import ProposedServer
 from mcp_host.sampling import Allow, Deny, Sampling
+from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import LoggingMessageNotificationParams
 

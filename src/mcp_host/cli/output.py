@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Self, TextIO
 
+from mcp_host.config.secret_words import without_secrets
 from mcp_host.errors import (
     MARGIN,
     CallDenied,
@@ -36,7 +37,6 @@ from mcp_host.errors import (
     ToolPinsError,
     quoted,
 )
-from mcp_host.secret_words import without_secrets
 from mcp_host.terminal.device import write_aside
 from mcp_host.terminal.text import (
     NARROWEST,

@@ -11,7 +11,7 @@ from mcp_host.cli.arguments import Options
 from mcp_host.cli.output import ExitCode, Printer, UsageError, near, print_json
 from mcp_host.client.pins import ToolPins
 from mcp_host.errors import excerpt, quoted
-from mcp_host.tool_changes import ToolChange
+from mcp_host.types.tool_changes import ToolChange
 
 
 def run(options: Options, printer: Printer) -> ExitCode:

@@ -16,9 +16,9 @@ from mcp_host.config import EnvironmentVariable, HttpServer, Input, StdioServer
 from mcp_host.config.registry import PUBLIC_REGISTRY, PreparedServer, Question, Registry, RegistryServer, ServerChoice
 from mcp_host.config.registry.client import LATEST
 from mcp_host.config.registry.references import References
+from mcp_host.config.secret_words import HIDDEN
 from mcp_host.config.values import Value
 from mcp_host.errors import escaped, excerpt, quoted
-from mcp_host.secret_words import HIDDEN
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.text import Layout, Rows
 from mcp_host.transports._http.secret import Secret

@@ -30,10 +30,10 @@ from mcp_host.config import (
     user_file,
 )
 from mcp_host.config.dialects import GENERIC
+from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Value
 from mcp_host.config.writer import THERE_ALREADY, check_name
 from mcp_host.errors import ConfigError, escaped, quoted
-from mcp_host.secret_words import without_secrets
 from mcp_host.transports._http.secret import Secret, SecretValues
 
 CONFIG_HELP = "the file of servers, by default {}"

@@ -9,8 +9,8 @@ from typing import TextIO
 from mcp_host.cli.output import INDENT, Printer, as_json, columns_of, writing
 from mcp_host.errors import excerpt
 from mcp_host.group import ServerStatus
+from mcp_host.protocol.server_names import with_claim
 from mcp_host.sampling import FinishedCall, SamplingRequest
-from mcp_host.server_names import with_claim
 from mcp_host.terminal.text import NAME_SHOWN, StreamedText, Style
 from mcp_host.types import Implementation, ToolUseContent
 from mcp_host.types.content import as_text

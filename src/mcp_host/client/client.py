@@ -32,8 +32,8 @@ from mcp_host.protocol.cache import Cache
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NAME_PARAMETER, ROOTS_CHANGED
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params, snapshot
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
+from mcp_host.protocol.server_names import check_server_name
 from mcp_host.protocol.values import portions
-from mcp_host.server_names import check_server_name
 from mcp_host.session.call import Call, CallbackRaised, CallTimeouts, OnReports
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import ClientFeatures

@@ -10,10 +10,10 @@ from anyio import Lock
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.client.tools import ListedTool, ListingVersion, ToolCache
 from mcp_host.errors import CallerError, ToolChanged, excerpt, quoted
-from mcp_host.server_names import ServerIdentity
+from mcp_host.protocol.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
-from mcp_host.tool_changes import ToolChange
 from mcp_host.types import Tool
+from mcp_host.types.tool_changes import ToolChange
 
 if TYPE_CHECKING:
     from mcp_host.client.pins import Comparison

@@ -26,7 +26,7 @@ from mcp_host.errors import (
 from mcp_host.limits import check_seconds
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.negotiation import Attempt, Attempts
-from mcp_host.server_names import ServerIdentity
+from mcp_host.protocol.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.session.connection import Connection
 from mcp_host.session.session import Session

@@ -15,13 +15,13 @@ from anyio import CapacityLimiter, Event, to_thread
 from anyio.lowlevel import current_token
 from pydantic_core import PydanticSerializationError, to_json
 
+from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.errors import ProtocolError, ToolPinsError, quoted
 from mcp_host.handlers import as_async
-from mcp_host.locked_file import LockedFile
-from mcp_host.server_names import ServerIdentity
+from mcp_host.protocol.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
-from mcp_host.tool_changes import ToolChange
 from mcp_host.types import Tool
+from mcp_host.types.tool_changes import ToolChange
 
 T = TypeVar("T")
 OnToolChange: TypeAlias = Callable[[ToolChange], Awaitable[bool] | bool]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.errors import ConfigError, escaped
-from mcp_host.locked_file import LockedFile
 
 if TYPE_CHECKING:
     from yaml import Node

@@ -14,11 +14,11 @@ from typing import Protocol, TypeAlias
 from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.dotenv import parse_env_file
+from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
 from mcp_host.config.variables import HIDDEN, NotSet, Values, read_small_file
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
-from mcp_host.secret_words import without_secrets
 from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio

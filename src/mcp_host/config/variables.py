@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
+from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.config.values import EnvironmentVariable, Input, Value
 from mcp_host.errors import escaped, excerpt, quoted
-from mcp_host.locked_file import LockedFile
 from mcp_host.transports._http.secret import Secret
 
 Form: TypeAlias = Literal[

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mcp_host.concurrency.locked_file import LockedFile, create_private_folder
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.documents import MAX_FILE, Document, Text, decode, parse_document
 from mcp_host.config.entry import ServerEntry
@@ -21,8 +22,7 @@ from mcp_host.config.reader import ServersFile, check_dialect, servers_of
 from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written
 from mcp_host.config.values import HttpServer, Input, StdioServer
 from mcp_host.errors import ConfigError, quoted
-from mcp_host.locked_file import LockedFile, create_private_folder
-from mcp_host.server_names import check_server_name
+from mcp_host.protocol.server_names import check_server_name
 
 FORMATS = {"toml": "TOML", "yaml": "YAML"}
 THERE_ALREADY = "there is one already: to replace it, pass replace=True"

@@ -5,7 +5,7 @@ from mcp_host.group.group import ClientGroup
 from mcp_host.group.names import group_name
 from mcp_host.group.options import OnServerChange, OnServerLog, OnServerStderr, ServerOptions
 from mcp_host.group.status import OnStatus, ServerState, ServerStatus
-from mcp_host.proposed_server import ProposedServer
+from mcp_host.sampling.proposed_server import ProposedServer
 
 __all__ = [
     "ApproveServer",

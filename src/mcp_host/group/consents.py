@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from mcp_host.concurrency.locked_file import LockedFile, state_file
 from mcp_host.errors import ConfigError, quoted
-from mcp_host.locked_file import LockedFile, state_file
-from mcp_host.proposed_server import ProposedServer
+from mcp_host.sampling.proposed_server import ProposedServer
 
 if TYPE_CHECKING:
     from mcp_host.sampling import Allow, Deny

@@ -37,8 +37,8 @@ from mcp_host.group.names import server_prefix
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import Limits
-from mcp_host.proposed_server import ProposedServer
-from mcp_host.server_names import check_server_name
+from mcp_host.protocol.server_names import check_server_name
+from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.transports._http.secret import Secret
 from mcp_host.transports.base import Transport
 

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from mcp_host.group.following import Difference, FollowedFiles, WatchFiles
     from mcp_host.limits import Limits
     from mcp_host.middleware import Middleware
-    from mcp_host.proposed_server import ProposedServer
     from mcp_host.roots import RootLike, RootsHandler
     from mcp_host.sampling import Approvals, ApproveProposal, Sampling
     from mcp_host.sampling.limits import OwnTools
+    from mcp_host.sampling.proposed_server import ProposedServer
     from mcp_host.transports.infer import Connectable
 
 logger = logging.getLogger(__name__)

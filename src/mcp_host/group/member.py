@@ -41,7 +41,7 @@ from mcp_host.types import Prompt, Tool
 
 if TYPE_CHECKING:
     from mcp_host.group.file_server import FileServer
-    from mcp_host.proposed_server import ProposedServer
+    from mcp_host.sampling.proposed_server import ProposedServer
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.errors import excerpt
-from mcp_host.proposed_server import ProposedServer
+from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.shown import as_json, rest_of, texts_of, unseen
 from mcp_host.terminal.fields import Field, each_field, signature

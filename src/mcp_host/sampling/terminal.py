@@ -8,7 +8,6 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
-from mcp_host.proposed_server import ProposedServer
 from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.display import (
     SeenBefore,
@@ -18,6 +17,7 @@ from mcp_host.sampling.display import (
     describe_server,
     digests_of,
 )
+from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.text import Layout, Rows

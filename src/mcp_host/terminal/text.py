@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from mcp_host.errors import INVISIBLE, MARGIN, escaped, excerpt
-from mcp_host.server_names import with_claim
+from mcp_host.protocol.server_names import with_claim
 from mcp_host.server_requests import OuterCall
 from mcp_host.types import Implementation
 

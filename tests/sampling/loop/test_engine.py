@@ -39,7 +39,6 @@ from mcp_host.sampling.loop.engine import (
     read_answer,
     run_loop,
 )
-from mcp_host.tool_changes import ToolChange
 from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -53,6 +52,7 @@ from mcp_host.types import (
     UserMessage,
 )
 from mcp_host.types.base import given
+from mcp_host.types.tool_changes import ToolChange
 from tests.extent import on_both
 
 ADD = Tool(name="add", input_schema={"type": "object"})

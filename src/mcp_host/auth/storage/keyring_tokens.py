@@ -15,8 +15,8 @@ from typing import TypeVar
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.asking import asking_person
+from mcp_host.concurrency.locked_file import LockTimeout, create_private_folder, file_lock
 from mcp_host.errors import excerpt
-from mcp_host.locked_file import LockTimeout, create_private_folder, file_lock
 from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)

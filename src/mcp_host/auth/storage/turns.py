@@ -9,8 +9,8 @@ from anyio import CapacityLimiter, current_time, sleep, to_thread
 from anyio.lowlevel import RunVar
 
 from mcp_host.auth.errors import TokensError
+from mcp_host.concurrency.locked_file import POLL_INTERVAL, LockTimeout
 from mcp_host.limits import check_seconds
-from mcp_host.locked_file import POLL_INTERVAL, LockTimeout
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from mcp_host.errors import ProtocolError, SamplingError
 from mcp_host.handlers import as_async, check_plain
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol import conversation
+from mcp_host.protocol.server_names import THIS_PROGRAM
 from mcp_host.sampling.arguments import ArgumentChecker
 from mcp_host.sampling.loop.approvals import Approvals, ApproveProposal, as_approvals
 from mcp_host.sampling.loop.engine import MAX_TURNS, TIMEOUT, TOOL_TIMEOUT, LoopResult, Step, run_loop
@@ -17,7 +18,6 @@ from mcp_host.sampling.loop.results import MAX_RESULT_BYTES, Cut, for_model, hea
 from mcp_host.sampling.loop.tools import MAX_TOOLS, LoopTool, read_tools
 from mcp_host.sampling.request import AsyncHandler, Handler, SamplingRequest
 from mcp_host.sampling.structured.prompts import Choice, Message, read_conversation
-from mcp_host.server_names import THIS_PROGRAM
 from mcp_host.types import (
     CallToolResult,
     CreateMessageRequestParams,

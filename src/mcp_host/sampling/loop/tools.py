@@ -18,9 +18,9 @@ from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import check_callable
 from mcp_host.protocol import conversation
 from mcp_host.protocol.jsonrpc import says_there_is_none
+from mcp_host.protocol.server_names import THIS_PROGRAM
 from mcp_host.sampling.loop.approvals import Approvals
 from mcp_host.sampling.loop.engine import RunTool, function_runner
-from mcp_host.server_names import THIS_PROGRAM
 from mcp_host.types import CallToolResult, Implementation, Tool, ToolUseContent
 
 logger = logging.getLogger(__name__)

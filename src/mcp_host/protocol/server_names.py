@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mcp_host.errors import INVISIBLE, excerpt, quoted
 from mcp_host.types import Implementation
 
-MAX_NAME = 64  # characters: one line shows the name, with room for a claim
+MAX_NAME = 64  # characters of the name that a host gives a server: one line shows it, with room for a claim
 THIS_PROGRAM = "this program"  # in place of a server's name, for functions of the host: rules may go by it
 CLAIM_SHOWN = 60  # characters of what a server calls itself
 
