@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked as settled
 
+from mcp_host import Client
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.errors import CallerError, ConnectionClosed, NotConnected, RequestTimeout
 from mcp_host.group import ClientGroup, ServerOptions, group_name
+from mcp_host.group.options import CallOptions, RequestOptions, ToolCallOptions
 from mcp_host.limits import Limits
 from mcp_host.testing import Context, Server
 from mcp_host.types import (
@@ -224,6 +227,19 @@ async def test_a_call_has_the_arguments_meta_caller_timeouts_and_progress_of_a_c
             await group.call_tool("s__work", {"steps": 1}, timeout=0)
         with pytest.raises(TypeError, match="arguments must be a mapping"):
             await group.call_tool("s__work", 5)  # type: ignore[arg-type]  # the subject
+
+
+def test_the_options_of_calls_are_those_of_a_client(subtests: pytest.Subtests) -> None:
+    for method, options in (
+        (Client.call_tool, ToolCallOptions),
+        (Client.get_prompt, CallOptions),
+        (Client.read_resource, CallOptions),
+        (Client.subscribe_resource, RequestOptions),
+        (Client.unsubscribe_resource, RequestOptions),
+    ):
+        with subtests.test(method.__name__):
+            parameters = signature(method).parameters.values()
+            assert {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} == {*options.__annotations__}
 
 
 @on_both
