@@ -75,8 +75,10 @@ class _Entry:
             server, oauth = self._server(), self._oauth()
         else:
             self._problems.append(f"it must be an object, not {kind_of(self._raw)}")
-        for described in filter(None, (server, oauth)):
-            described.map(self._look_at)
+        if server is not None:
+            server.map(self._find_variables)
+        if oauth is not None:
+            oauth.map(self._find_variables)
         part = self._parts.get
         return ServerEntry(
             name=name,
@@ -100,7 +102,7 @@ class _Entry:
         repeated = repeated_names(self._raw)
         self._notes += [f"{name}: it is there more than once: the last one is taken" for name in repeated]
         meanings = self._dialect.meanings()
-        self._tell_unknown(members, meanings)
+        self._warn_unknown(members, meanings)
         taken: dict[str, str] = {}
         for key, meaning in meanings.items():
             value = members.get(key)
@@ -116,7 +118,7 @@ class _Entry:
                 continue
             self._put(meaning.part, read, key, taken)
 
-    def _tell_unknown(self, members: Mapping[str, object], meanings: Mapping[str, Meaning]) -> None:
+    def _warn_unknown(self, members: Mapping[str, object], meanings: Mapping[str, Meaning]) -> None:
         for key in members:
             if key not in meanings and not key.startswith(COMMENTS):
                 close = get_close_matches(key, meanings, n=1, cutoff=0.8)
@@ -127,8 +129,8 @@ class _Entry:
         """Keep what *key* says of a part. *taken* has the keys that have said something of it before."""
         if part not in taken:
             self._parts[part], taken[part] = value, key
-        elif (both := _both(part, self._parts[part], value)) is not None:
-            self._parts[part] = both
+        elif (merged := _merged(part, self._parts[part], value)) is not None:
+            self._parts[part] = merged
         elif self._parts[part] != value:
             self._notes.append(f"{key}: it is not used, because {taken[part]} is there")
 
@@ -160,7 +162,7 @@ class _Entry:
         if not command or not command[0].strip():
             self._problems.append("command: it is empty")
             return None
-        self._tell_unused(StdioServer)
+        self._warn_unused(StdioServer)
         env: dict[str, Value] = parts.get("env", {})
         for name in [name for name in env if name.upper() in self._dialect.forbidden]:
             self._notes.append(f"env.{name}: it is not set, since {self._dialect.title} lets no server set it")
@@ -186,14 +188,14 @@ class _Entry:
             return None
         elif inferred and url.partition("?")[0].rstrip("/").endswith("/sse"):
             self._notes.append("url: it looks like one of HTTP+SSE, which is not supported: Streamable HTTP is tried")
-        self._tell_unused(HttpServer)
+        self._warn_unused(HttpServer)
         headers: dict[str, Value] = parts.get("headers", {})
         token = parts.get("oauth")
         if isinstance(token, str):
             headers.setdefault("Authorization", Secret(f"Bearer {token}"))
         return HttpServer(url=url, headers=SecretValues(headers), uds=uds)
 
-    def _tell_unused(self, kind: type[StdioServer | HttpServer]) -> None:
+    def _warn_unused(self, kind: type[StdioServer | HttpServer]) -> None:
         what = "is started" if kind is StdioServer else "is not started"
         self._notes += [
             f"{part}: it is not used for a server that {what}" for part in OTHER_KIND[kind] if part in self._parts
@@ -209,7 +211,7 @@ class _Entry:
             return None
         return oauth
 
-    def _look_at(self, name: str, value: Value) -> None:
+    def _find_variables(self, name: str, value: Value) -> None:
         """Find the variables in a value. What looks like one of another dialect is told of."""
         if isinstance(value, EnvironmentVariable):
             self._variables.append(f"{name}: the variable {excerpt(value.name)}")
@@ -242,7 +244,7 @@ def _flat(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return members
 
 
-def _both(part: str, first: Any, second: Any) -> object:
+def _merged(part: str, first: Any, second: Any) -> object:
     """What two keys of one meaning say together, so that neither is weakened. None if only one of them can hold."""
     match first, second:
         case dict(), dict():

@@ -159,4 +159,6 @@ def _changed(name: str, text: TextT, change: Change) -> TextT:
     if text is None:
         return text
     changed = change(name, Secret(text)) or Secret()
-    return changed if isinstance(text, Secret) else str.__str__(changed)
+    if isinstance(text, Secret):
+        return changed
+    return str.__str__(changed)

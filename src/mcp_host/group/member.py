@@ -180,22 +180,22 @@ class Member:
             options = await self.file_server.prepare(partial(self._propose, run))
             self.client = self._new_client(options)
         except NotStarted as exc:
-            self._say(run, exc.state, str(exc))
+            self._set_unless_stopped(run, exc.state, str(exc))
             return None
         except Exception as exc:  # of a store, or of a function that asks: it is to cost no other server
             logger.error("%s: it cannot be started", self.name, exc_info=exc)
-            self._say(run, "disabled", _reason(exc))
+            self._set_unless_stopped(run, "disabled", _reason(exc))
             return None
         self.proposed = None
         self._end_preparing()
-        self._say(run, "connecting")
+        self._set_unless_stopped(run, "connecting")
         return self.client
 
     def _propose(self, run: _Run, proposed: ProposedServer) -> None:
         self.proposed = proposed
-        self._say(run, "needs_consent")
+        self._set_unless_stopped(run, "needs_consent")
 
-    def _say(self, run: _Run, state: ServerState, problem: str | None = None) -> None:
+    def _set_unless_stopped(self, run: _Run, state: ServerState, problem: str | None = None) -> None:
         """Say what the server is before it is connected, and its *problem* if it cannot be. Once it is stopped, that does not matter."""
         if run.stopped:
             return
