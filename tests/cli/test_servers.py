@@ -196,6 +196,27 @@ def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, h
     )
 
 
+def test_the_file_of_codex_is_imported_from_and_written_to(run: Run, home: Path, own: Path) -> None:
+    text = '# mine\n[mcp_servers.a]\nurl = "https://a.example"\nbearer_token_env_var = "T"\n'
+    path = written(home, ".codex/config.toml", text)
+    config = ("--config", str(path))
+
+    done = [
+        run("servers", "import", "--from", "codex", "a"),
+        run("servers", "add", "b", *config, "-e", "TOKEN", "--", "npx", "b"),
+        run("servers", "disable", "b", *config),
+        run("servers", "remove", "a", *config),
+        run("servers", "import", "a", *config),
+    ]
+
+    assert [each.code for each in done] == [0] * 5
+    assert json.loads(own.read_text())["mcpServers"]["a"]["headers"] == {"Authorization": "Bearer ${T}"}
+    assert path.read_text() == (
+        '# mine\n\n[mcp_servers.b]\ncommand = "npx"\nargs = ["b"]\nenv_vars = ["TOKEN"]\nenabled = false\n'
+        '\n[mcp_servers.a]\nurl = "https://a.example"\nbearer_token_env_var = "T"\n'
+    )
+
+
 ERRORS: list[tuple[list[str], str]] = [
     (["--all"], "the following arguments are required: COMMAND (see mcp-host servers --help)"),
     (["frob"], "argument COMMAND: invalid choice: 'frob'"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from traceback import TracebackException
 from typing import Any
@@ -86,7 +86,7 @@ WRITTEN: dict[str, tuple[object, object]] = {
         "headers.Authorization: " + NO_VARIABLES.format("LM Studio"),
     ),
     "goose": ("servers of Goose are only read: change them in an editor",) * 2,
-    "codex": ("servers of Codex are only read: change them in an editor",) * 2,
+    "codex": ("env.T: " + NO_VARIABLES.format("Codex"), {"url": AT, "bearer_token_env_var": "TOKEN"}),
     "opencode": (
         {"type": "local", "command": ["npx", "-y", "x"], "environment": {"T": "{env:TOKEN}"}},
         {"type": "remote", **at("{env:TOKEN}")},
@@ -170,11 +170,11 @@ def test_variables_are_written_as_the_other_host_has_them_or_not_at_all(subtests
 EXPANDED = "mcp-host would expand what is to stay as it is"
 
 
-def server_of(entry: ServerEntry) -> object:
+def server_of(entry: ServerEntry, environment: Mapping[str, str] = ENVIRONMENT) -> object:
     """What an entry says: two of different files are comparable."""
     answers = {each: ANSWERS[each.id] for each in entry.inputs if each.id in ANSWERS}
     try:
-        result = entry.expand(ENVIRONMENT, answers=answers, home=HOME)
+        result = entry.expand(environment, answers=answers, home=HOME)
     except ConfigError as exc:
         whole: object = "input" if "input" in exc.reason else exc.reason  # the own file has any
     else:
@@ -240,6 +240,19 @@ CARRIED: list[tuple[str, list[str], object]] = [
         {"type": "http", "url": AT, "oauth": {"clientId": "me", "scopes": "a b"}, "timeout": 1500},
     ),
     ("cursor", ["includeTools"], {"url": AT, "auth": {"CLIENT_ID": "me", "scopes": ["a", "b"]}}),
+    (
+        "codex",
+        ["disabled"],
+        {
+            "url": AT,
+            "oauth": {"client_id": "me"},
+            "scopes": ["a", "b"],
+            "enabled_tools": ["a", "b"],
+            "tool_timeout_sec": 1.5,
+            "startup_timeout_sec": 2,
+            "enabled": False,
+        },
+    ),
 ]  # fmt: skip
 
 
@@ -263,12 +276,83 @@ def test_what_an_entry_says_besides_is_carried_over_or_said_to_be_left_out(
 
             assert result == expected
             if isinstance(expected, dict):
-                left_out = {"title": "T", "description": "D", "timeout": 1.5, "connect_timeout": 2}.keys() - expected
-                title = DIALECTS[dialect].title
+                spelling, title = SPELLINGS[dialect], DIALECTS[dialect].title
+                left_out = {"title", "description", "timeout", "connect_timeout"} - {*spelling.keys, *spelling.times}
                 assert set(notes) == {
                     f"trust: {NO_APPROVAL}",
                     *[f"{part}: it is left out: {title} has no key for it" for part in left_out],
                 }
+
+
+IN_CODEX: list[tuple[StdioServer | HttpServer, object]] = [
+    (
+        HttpServer(
+            Secret(AT),
+            SecretValues(
+                {"A": Secret("${V}"), "authorization": Secret("Bearer ${env:T}"), "B": Secret("b"), "C": Secret("$V")}
+            ),
+        ),
+        {
+            "url": AT,
+            "http_headers": {"B": "b", "C": "$V"},
+            "env_http_headers": {"A": "V"},
+            "bearer_token_env_var": "T",
+        },
+    ),
+    (HttpServer(Secret(AT), {"A": Secret("Bearer ${V}")}), "headers.A: " + NO_VARIABLES.format("Codex")),
+    (HttpServer(Secret(AT), {"Authorization": Secret("Basic ${V}")}), "headers.Authorization: " + NO_VARIABLES.format("Codex")),
+    (
+        StdioServer("a", env=SecretValues({"V": Secret("${V}"), "W": Secret("1"), "X": EnvironmentVariable("X", optional=True)})),
+        {"command": "a", "env": {"W": "1"}, "env_vars": ["V", "X"]},
+    ),
+    (StdioServer("a", env={"V": Secret("a${V}")}), "env.V: " + NO_VARIABLES.format("Codex")),
+    (StdioServer("a", (Secret("${V}"),)), "args[0]: " + NO_VARIABLES.format("Codex")),
+]  # fmt: skip
+
+
+def test_codex_has_keys_for_headers_and_an_environment_that_are_variables(subtests: pytest.Subtests) -> None:
+    for server, expected in IN_CODEX:
+        with subtests.test(str(expected)):
+            result: object = None
+            try:
+                result = written_as(server, "codex", source="mcp-host").entry
+            except CannotWrite as exc:
+                result = str(exc)
+
+            assert result == expected
+
+
+NAMED = (NO_VARIABLES.format("Codex"), "Codex has no variable for ", "Codex has no key for it")
+
+
+def test_what_codex_has_keys_for_is_read_from_its_file_as_it_was(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """What it cannot say of the servers of other files is named. A variable that is not set is no error there."""
+    own = FoundFile(tmp_path / "config.toml", "codex", "user")
+    environment = {**ENVIRONMENT, "NOT_THERE": "1"}
+    named: list[str] = []
+    for number, file in enumerate(files.FILES):
+        for entry in read_servers(written(tmp_path / str(number), file.name, file.text), dialect=file.given).servers:
+            with subtests.test(f"{number} {file.name}: {entry.name}"):
+                why = None
+                try:
+                    add_server(own, entry.name, entry, replace=True)
+                except ConfigError as exc:
+                    why = exc.reason
+
+                if why is None:
+                    copy = {each.name: each for each in read_servers(own).servers}[entry.name]
+                    shown = replace(entry, title=None, description=None)
+                    assert server_of(copy, environment) == server_of(shown, environment)
+                    set_enabled(own, entry.name, False)
+                    set_enabled(own, entry.name, True)
+                elif why != entry.problem:
+                    named += [each for each in NAMED if each in why] or [why]
+
+    assert set(named) == set(NAMED)
+    for entry in read_servers(own).servers:
+        assert entry.enabled
+        remove_server(own, entry.name)
+    assert own.path.read_text() == "[mcp_servers]\n"
 
 
 def test_the_inputs_of_an_entry_are_described_in_the_file_that_it_is_written_to(tmp_path: Path) -> None:
@@ -357,6 +441,18 @@ def test_a_server_is_switched_off_and_on_by_the_key_that_its_host_has(
             assert results == [off, on or before]
 
 
+def test_codex_has_the_switch_in_its_table(tmp_path: Path) -> None:
+    before = '[mcp_servers.a] # a\nurl = "x"\n# why = 1\n\n# b\n[mcp_servers.a.tools.t]\napproval_mode = "approve"\n'
+    path = written(tmp_path, ".codex/config.toml", before)
+
+    set_enabled(path, "a", False)
+    off = path.read_text()
+    set_enabled(path, "a", True)
+
+    assert off == before.replace('"x"\n', '"x"\nenabled = false\n')
+    assert path.read_text() == off.replace("false", "true")
+
+
 def test_gemini_cli_has_lists_of_the_servers_to_use_and_not_to_use(tmp_path: Path) -> None:
     before = (
         '{"mcpServers": {"a": {"url": "x"}, "b": {"url": "y"}}, "mcp": {"allowed": ["b" /* b */], "excluded": ["b"]}}'
@@ -423,6 +519,12 @@ FILES: list[tuple[str, str | bytes, str | bytes]] = [
         b"\xff\xfe"
         + '{"mcpServers": {"a": {"url": "x"}, "new": {"command": "npx", "args": ["-y", "x"]}}}'.encode("utf-16-le"),
     ),
+    (
+        ".codex/config.toml",
+        '# mine\r\nmodel = "o9" # m\r\n\r\n[mcp_servers.a]\r\ncommand = "a"\r\nmine = 0x1f\r\n\r\n# tui\r\n[tui]\r\nsince = 2026-11-27\r\n',
+        '# mine\r\nmodel = "o9" # m\r\n\r\n[mcp_servers.a]\r\ncommand = "a"\r\nmine = 0x1f\r\n\r\n'
+        '[mcp_servers.new]\r\ncommand = "npx"\r\nargs = ["-y", "x"]\r\n\r\n# tui\r\n[tui]\r\nsince = 2026-11-27\r\n',
+    ),
 ]  # fmt: skip
 
 
@@ -446,7 +548,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("mcp.json", '{"mcpServers": {"new": {"url": "x"}}}', ": server 'new': there is one already: to replace it, pass replace=True"),
     ("mcp.json", '{"mcpServers": {', ", line 1, column 17: Expecting property name enclosed in double quotes"),
     ("package.json", '{"name": "x"}', ": there are no servers in it: it has none of mcpServers, servers, mcp.servers, "),
-    ("config.toml", "", ": TOML is only read: change it in an editor"),
+    ("config.toml", "mcp_servers = { a = { args = [ # why\n] } }\n", f": {OTHERWISE}"),
     ("config.yaml", "extensions: {}", ": YAML is only read: change it in an editor"),
 ]  # fmt: skip
 
@@ -504,6 +606,17 @@ def test_a_server_that_is_not_there_or_there_twice_is_not_removed(tmp_path: Path
         with pytest.raises(ConfigError) as caught:
             remove_server(path, name)
         assert caught.value.reason == reason
+    assert path.read_text() == text
+
+
+def test_a_change_that_would_break_the_syntax_is_refused(tmp_path: Path) -> None:
+    """The switch has the wrong type, and a table of its own."""
+    path = written(tmp_path, "config.toml", text := "[mcp_servers.a.enabled]\nx = 1\n[mcp_servers.a.env]\n")
+
+    with pytest.raises(ConfigError) as caught:
+        set_enabled(path, "a", False)
+
+    assert caught.value.reason == OTHERWISE
     assert path.read_text() == text
 
 

@@ -1,4 +1,4 @@
-"""Changing one member or item in the text of JSON with comments: all else stays as it is, character for character."""
+"""JSON with comments: its data, and changing one member or item in its text: all else stays as it is, character for character."""
 
 from __future__ import annotations
 
@@ -6,21 +6,53 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
 
-from mcp_host.config.documents import line_comments, without_comments, without_trailing_commas
-
-Path: TypeAlias = Sequence[str | int]
-"""Names of members and indexes of items, from the top of the text."""
+from mcp_host.config.data import TOO_DEEP, TOO_LONG, Keys, members_of
+from mcp_host.errors import ConfigError
 
 INDENT = "  "  # where the text has no lines with an indent
 
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_COMMENTS = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING_COMMAS = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
 _ENDS = {"{": "}", "[": "]"}
 _WHITE = " \t\r\n"  # comments may end with other spaces
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _BLANKS = re.compile(r"[ \t]*")
 _INDENTED = re.compile(r"^([ \t]+)[^ \t\r\n]", re.MULTILINE)
+
+
+def parse(path: Path, text: str) -> object:
+    """The data, or the error. Comments and trailing commas become spaces, so that all else keeps its place."""
+    last = next((found for found in _COMMENTS.finditer(text) if found.end() == len(text) and not found[1]), None)
+    if last is not None and last[0].startswith("/*") and not last[0].endswith("*/"):
+        line, column = text.count("\n", 0, last.start()) + 1, last.start() - text.rfind("\n", 0, last.start())
+        return ConfigError("the comment is not closed", path=path, line=line, column=column)
+    try:
+        return json.loads(without_trailing_commas(without_comments(text)), object_pairs_hook=members_of)
+    except json.JSONDecodeError as exc:
+        reason = exc.msg.removesuffix(" at").removesuffix(" starting")
+        return ConfigError(reason, path=path, line=exc.lineno, column=exc.colno)
+    except RecursionError:
+        return ConfigError(TOO_DEEP, path=path)
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        return ConfigError(TOO_LONG, path=path)
+
+
+def without_comments(text: str) -> str:
+    """JSON with spaces in the place of its comments."""
+    return _blanked(_COMMENTS, text)
+
+
+def without_trailing_commas(text: str) -> str:
+    """JSON that has no comments, with spaces in the place of its trailing commas."""
+    return _blanked(_TRAILING_COMMAS, text)
+
+
+def _blanked(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +68,7 @@ class _Member:
     comma: int | None
 
 
-def set_member(text: str, path: Path, value: object) -> str:
+def set_member(text: str, path: Keys, value: object) -> str:
     """*text* with *value* at *path*, in the place of what is there. Objects on the way are made if they are missing.
 
     The next index of a list adds an item. *text* is valid, and no name on the way is there more than once. Comments within a value that is replaced are lost.
@@ -56,7 +88,7 @@ def set_member(text: str, path: Path, value: object) -> str:
     return text[:start] + whole.lines(value, start) + text[members[name].end :]
 
 
-def remove_member(text: str, path: Path) -> str:
+def remove_member(text: str, path: Keys) -> str:
     """*text* without the member at *path*, which is there. Comments before and after it stay."""
     whole = _Text(text)
     start = whole.after_space(0)
@@ -65,7 +97,7 @@ def remove_member(text: str, path: Path) -> str:
     return whole.removed(start, path[-1])
 
 
-def _nested(path: Path, value: object) -> object:
+def _nested(path: Keys, value: object) -> object:
     for name in reversed(path):
         value = {name: value} if isinstance(name, str) else [value]
     return value
@@ -180,7 +212,8 @@ class _Text:
         return member.start, after, ""
 
     def _is_in_line_comment(self, at: int) -> bool:
-        return any(start < at <= end for start, end in line_comments(self.text))
+        comments = [found for found in _COMMENTS.finditer(self.text) if found[0].startswith("//")]
+        return any(found.start() < at <= found.end() for found in comments)
 
     def _is_first(self, at: int) -> bool:
         """Whether there are only blanks before this on its line."""

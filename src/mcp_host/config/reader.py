@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mcp_host.config.data import Members, member
 from mcp_host.config.dialects import DIALECTS, GENERIC
-from mcp_host.config.documents import Document, Members, read_document
+from mcp_host.config.documents import Document, read_document
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.entry_reader import read_entry
 from mcp_host.config.fields import Unreadable, kind_of, names
@@ -116,20 +117,20 @@ class _File:
         self._path = place.path
         self._data = self._top(data, place.section)
         at = self._find(dialect, place.dialect)
-        self._servers: Mapping[str, Any] = {} if at is None else _get(self._data, at) or {}
+        self._servers: Mapping[str, Any] = {} if at is None else member(self._data, at) or {}
         is_own = place.dialect == GENERIC and scope == "user"  # marks of other hosts in it are of imported entries
         name = dialect or (GENERIC if is_own else _detect(at, self._servers, place.dialect))
         project = project_of(place.path) if scope == "project" and place.project is None else place.project
         self.source = Source(path=place.path, dialect=name, scope=scope, project=project)
         self._dialect = DIALECTS[name]
         self.at = (*place.section, *(self._dialect.at[0] if at is None else at))
-        self._inputs = {each.id: each for each in self._read_inputs(_get(self._data, (at or ())[:-1]))}
+        self._inputs = {each.id: each for each in self._read_inputs(member(self._data, (at or ())[:-1]))}
 
     def _top(self, data: object, section: tuple[str, ...]) -> Mapping[str, Any]:
         """The part of the file that is read."""
         if data is not None and not isinstance(data, dict):
             raise ConfigError(f"it must be an object of settings, not {kind_of(data)}", path=self._path)
-        part = _get(data, section)
+        part = member(data, section)
         return part if isinstance(part, dict) else {}
 
     def _find(self, dialect: str | None, by_path: str | None) -> tuple[str, ...] | None:
@@ -146,13 +147,13 @@ class _File:
             if other != taken[: len(other)]:
                 reason = f"the servers under {_dotted(other)} are not read, since there are some under {_dotted(taken)}"
                 self.warnings.append(reason)
-        names = [key for depth, key in enumerate(taken) if key in _repeated(_get(self._data, taken[:depth]))]
-        names += _repeated(_get(self._data, taken))
+        names = [key for depth, key in enumerate(taken) if key in _repeated(member(self._data, taken[:depth]))]
+        names += _repeated(member(self._data, taken))
         self.warnings += [f"{quoted(name)} is there more than once: the last one is taken" for name in names]
         return taken
 
     def _has_servers(self, at: tuple[str, ...]) -> bool:
-        servers = _get(self._data, at)
+        servers = member(self._data, at)
         if servers is None:
             return False
         if at and at[-1] in SERVERS_ONLY:
@@ -166,7 +167,7 @@ class _File:
 
     def _is_empty(self, at: tuple[str, ...]) -> bool:
         """Whether there is a place for servers, and none in it."""
-        parent = _get(self._data, at[:-1])
+        parent = member(self._data, at[:-1])
         return isinstance(parent, dict) and at[-1] in parent and not parent[at[-1]]
 
     def _check_none(self, expected: tuple[tuple[str, ...], ...], *, may_have_none: bool) -> None:
@@ -207,7 +208,7 @@ class _File:
 
     def _names(self, at: tuple[str, ...]) -> Collection[str] | None:
         """The names of servers in the settings of the host."""
-        value = _get(self._data, at) if at else None
+        value = member(self._data, at) if at else None
         if value is None:
             return None
         try:
@@ -242,12 +243,6 @@ def _forms(value: object) -> Iterator[Form]:
     elif isinstance(value, dict | list):
         for child in value.values() if isinstance(value, dict) else value:
             yield from _forms(child)
-
-
-def _get(data: Any, at: tuple[str, ...]) -> Any:
-    for key in at:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
 
 
 def _repeated(data: object) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ LOGIN = {
     "token_url": "tokenUrl",
 }
 TIMEOUT_IN_MILLISECONDS = {"timeout": ("timeout", 1000)}
+TIMES_IN_SECONDS = {"timeout": ("tool_timeout_sec", 1), "connect_timeout": ("startup_timeout_sec", 1)}
 SHOWN = frozenset({"title", "description", "timeout", "connect_timeout"})
 """The parts without which an entry is still the same server. It is written without them, with a note."""
 
@@ -38,6 +39,7 @@ SHOWN = frozenset({"title", "description", "timeout", "connect_timeout"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spelling:
     """The keys that a host reads, by the part of the entry, none of which marks another host. A part that has none cannot be written.
+    "env_headers" and "bearer" are headers that are variables of the environment, "oauth.scopes" is a part of the login beside it.
 
     *stdio* and *http* say what kind of server it is. *times* have how many of their units are a second. *oauth* is the key of
     the login, with its own keys. *environment* is how a value refers to a variable of the environment. *off* is the key,
@@ -119,6 +121,24 @@ SPELLINGS: Mapping[str, Spelling] = {
         environment="${V}",
     ),
     "lm-studio": Spelling(),
+    "codex": Spelling(
+        keys={
+            **STDIO,
+            **IN_FOLDER,
+            "optional_env": "env_vars",
+            "url": "url",
+            "headers": "http_headers",
+            "env_headers": "env_http_headers",
+            "bearer": "bearer_token_env_var",
+            "oauth.scopes": "scopes",
+            "oauth.resource": "oauth_resource",
+            "allow": "enabled_tools",
+            "exclude": "disabled_tools",
+        },
+        times=TIMES_IN_SECONDS,
+        oauth=("oauth", {"client_id": "client_id"}),
+        off=("enabled", False),
+    ),
     "opencode": Spelling(
         keys={"command": "command", "env": "environment", **IN_FOLDER, **HTTP},
         stdio={"type": "local"},
@@ -155,7 +175,7 @@ SPELLINGS: Mapping[str, Spelling] = {
             "title": "title",
         },
         http={"type": "http"},
-        times={"timeout": ("tool_timeout_sec", 1), "connect_timeout": ("startup_timeout_sec", 1)},
+        times=TIMES_IN_SECONDS,
         oauth=(
             "oauth",
             {**LOGIN, "callback_port": "callbackPort", "metadata_url": "authServerMetadataUrl", "resource": "resource"},
@@ -165,7 +185,7 @@ SPELLINGS: Mapping[str, Spelling] = {
         inputs=True,
     ),
 }
-"""By dialect. Those that are missing are in formats that are only read: TOML and YAML."""
+"""By dialect. Goose is missing: YAML is only read."""
 
 
 class CannotWrite(Exception):
@@ -235,36 +255,71 @@ class _Writer:
         return {**kind, **{self._key(part): self._value(part, value) for part, value in parts.items() if value}}
 
     def _stdio(self, server: StdioServer) -> dict[str, object]:
-        env = {name: value for name, value in server.env.items() if not _is_optional(value)}
-        optional = [name for name, value in server.env.items() if _is_optional(value)]
+        passed_on = [name for name, value in server.env.items() if self._is_passed_on(name, value)]
+        env = {name: value for name, value in server.env.items() if name not in passed_on}
         command = (Secret(server.command), *server.args)
         return {
             "command": command if self._spelling.one_list else server.command,
             "args": () if self._spelling.one_list else server.args,
             "env": SecretValues(env),
-            "optional_env": tuple(map(Secret, optional)),
+            "optional_env": tuple(map(Secret, passed_on)),
             "env_file": server.env_file,
             "cwd": server.cwd or (self._project and "."),  # servers of a project are started there
         }
 
+    def _is_passed_on(self, name: str, value: Value) -> bool:
+        """Whether the file has only the name of this variable: it is optional, or the host has no other way."""
+        if isinstance(value, EnvironmentVariable) and value.optional:
+            return True
+        has_no_other = self._spelling.environment is None and "optional_env" in self._spelling.keys
+        return has_no_other and self._variable(f"env.{name}", value) == ("", name)
+
     def _http(self, server: HttpServer) -> dict[str, object]:
-        return {"url": server.url, "headers": server.headers, "uds": server.uds}
+        headers: dict[str, Value] = {}
+        variables: dict[str, str] = {}
+        bearer = None
+        for name, value in server.headers.items():
+            match self._variable(f"headers.{name}", value):
+                case "", variable if "env_headers" in self._spelling.keys:
+                    variables[name] = variable
+                case "Bearer ", variable if "bearer" in self._spelling.keys and name.lower() == "authorization":
+                    bearer = variable
+                case _:
+                    headers[name] = value
+        return {
+            "url": server.url,
+            "headers": SecretValues(headers),
+            "env_headers": variables,
+            "bearer": bearer,
+            "uds": server.uds,
+        }
+
+    def _variable(self, name: str, value: Value) -> tuple[str, str] | None:
+        """What is before the one variable of the environment that *value* is, and its name. None if there is more."""
+        match list(self._pieces(name, value)):
+            case [Variable(sources=(("env", variable),))]:
+                return "", variable
+            case [str(before), Variable(sources=(("env", variable),))]:
+                return before, variable
+        return None
 
     def _oauth(self, settings: OAuthSettings) -> dict[str, object]:
         at, keys = self._spelling.oauth
         default = OAuthSettings()
         login: dict[str, object] = {}
+        beside: dict[str, object] = {}
         for part in (each.name for each in fields(settings)):
             value = getattr(settings, part)
             if value == getattr(default, part):
                 continue
-            if part not in keys:
-                raise CannotWrite(f"oauth.{part}: {self._title} has no key for it")
+            name = f"oauth.{part}"
+            key = keys.get(part) or self._key(name)
             if part == "scopes":
-                login[keys[part]] = " ".join(value) if self._spelling.scopes_in_one else list(value)
+                spelled: object = " ".join(value) if self._spelling.scopes_in_one else list(value)
             else:
-                login[keys[part]] = self._text(f"oauth.{part}", value) if isinstance(value, str) else value
-        return {at: login} if at else {}
+                spelled = self._text(name, value) if isinstance(value, str) else value
+            (login if part in keys else beside)[key] = spelled
+        return {**({at: login} if at and (login or not beside) else {}), **beside}
 
     def _times(self, times: Mapping[str, float | None]) -> dict[str, object]:
         """Times in the units of the host."""
@@ -342,10 +397,6 @@ class _Writer:
             case [("env", _)]:
                 raise CannotWrite(f"{name}: {self._title} does not read variables of the environment here")
         raise CannotWrite(f"{name}: {self._title} has no variable for {piece.shown}")
-
-
-def _is_optional(value: Value) -> bool:
-    return isinstance(value, EnvironmentVariable) and value.optional
 
 
 def _expanding(name: str, text: str, forms: frozenset[Form]) -> Iterator[str | Variable]:

@@ -6,17 +6,16 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from mcp_host.concurrency.locked_file import LockedFile, create_private_folder
+from mcp_host.config.data import Keys, member, with_member, without_member
 from mcp_host.config.dialects import DIALECTS
-from mcp_host.config.documents import MAX_FILE, Document, Text, decode, parse_document
+from mcp_host.config.documents import MAX_FILE, Document, Editor, Text, decode, parse_document
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.fields import Key, flag
-from mcp_host.config.json_text import remove_member, set_member
 from mcp_host.config.places import FoundFile, place_of
 from mcp_host.config.reader import ServersFile, check_dialect, servers_of
 from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written
@@ -24,7 +23,6 @@ from mcp_host.config.values import HttpServer, Input, StdioServer
 from mcp_host.errors import ConfigError, quoted
 from mcp_host.protocol.server_names import check_server_name
 
-FORMATS = {"toml": "TOML", "yaml": "YAML"}
 THERE_ALREADY = "there is one already: to replace it, pass replace=True"
 NO_SWITCH = "{} has no switch for a server in its file: remove it, or switch it off there"
 OTHERWISE = "this change is not possible without changing more of the file: change it in an editor"
@@ -130,39 +128,24 @@ def set_enabled(
 class Edit:
     """The text of a file and its data, changed together."""
 
-    def __init__(self, text: str, data: object) -> None:
+    def __init__(self, text: str, data: object, editor: Editor) -> None:
         self.text = text
-        self.data = deepcopy(data)
+        self.data = data
+        self._editor = editor
 
-    def get(self, path: Sequence[str | int]) -> Any:
+    def get(self, path: Sequence[str]) -> Any:
         """What is at *path*; None if there is nothing."""
-        found: Any = self.data
-        for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+        return member(self.data, path)
 
-    def set(self, path: Sequence[str | int], value: object) -> None:
+    def set(self, path: Keys, value: object) -> None:
         """Set what is at *path*. The next index of a list adds an item."""
-        self.text = set_member(self.text, path, value)
-        *way, last = path
-        if not isinstance(self.data, dict):
-            self.data = {}
-        parent: Any = self.data
-        for name, after in zip(way, path[1:], strict=True):
-            wanted = list if isinstance(after, int) else dict
-            if not isinstance(parent.get(name), wanted):
-                parent[name] = wanted()
-            parent = parent[name]
-        if isinstance(parent, list):
-            parent.append(value)
-        else:
-            parent[last] = value
+        self.text = self._editor.set_member(self.text, path, value)
+        self.data = with_member(self.data, path, value)
 
-    def remove(self, path: Sequence[str | int]) -> None:
+    def remove(self, path: Keys) -> None:
         """Remove what is at *path*."""
-        self.text = remove_member(self.text, path)
-        *way, last = path
-        del self.get(way)[last]
+        self.text = self._editor.remove_member(self.text, path)
+        self.data = without_member(self.data, path)
 
 
 def _list(edit: Edit, at: Sequence[str], name: str, *, is_in: bool) -> None:
@@ -255,18 +238,23 @@ def changed(
     text = Text("") if before is None else decode(place.path, before)
     document = parse_document(place.path, text)
     file = servers_of(place, document, dialect=dialect)
-    _check_writable(file, document, text)
-    edit = Edit(text.text, document.data)
+    edit = Edit(text.text, document.data, _editor(file, document))
     change(file, edit)
     return encoded(place.path, text, edit)
 
 
-def _check_writable(file: ServersFile, document: Document, text: Text) -> None:
-    if document.format != "json":
-        raise ConfigError(f"{FORMATS[document.format]} is only read: change it in an editor", path=file.path)
+def _editor(file: ServersFile, document: Document) -> Editor:
+    """What changes the file.
+
+    Raises:
+        ConfigError: Its format or its dialect is only read.
+    """
+    if document.format.editor is None:
+        raise ConfigError(f"{document.format.title} is only read: change it in an editor", path=file.path)
     if file.dialect not in SPELLINGS:
         title = DIALECTS[file.dialect].title
         raise ConfigError(f"servers of {title} are only read: change them in an editor", path=file.path)
+    return document.format.editor
 
 
 def encoded(path: Path, before: Text, edit: Edit) -> bytes:
@@ -280,14 +268,17 @@ def encoded(path: Path, before: Text, edit: Edit) -> bytes:
         content = before.encode(edit.text)
     if content is None:  # raised here, because what was raised there has the whole text
         raise ConfigError("it is not Unicode text", path=path)
-    if _comparable(parse_document(path, Text(edit.text)).data) != _comparable(edit.data):
+    data = None
+    with suppress(ConfigError):
+        data = parse_document(path, Text(edit.text)).data
+    if _comparable(data) != _comparable(edit.data):
         raise ConfigError(OTHERWISE, path=path)
     return content
 
 
 def _comparable(data: object) -> str:
-    """Data as text, in the order of its keys; one not-a-number is like the other."""
-    return json.dumps(data)
+    """Data as text, without the order of its keys, which tables of TOML do not keep; one not-a-number is like the other."""
+    return json.dumps(data, sort_keys=True, default=repr)
 
 
 def _lock_path(path: Path) -> Path:
