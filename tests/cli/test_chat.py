@@ -17,7 +17,7 @@ from anyio.from_thread import start_blocking_portal
 
 from mcp_host import Client
 from mcp_host.cli.arguments import parse
-from mcp_host.cli.chat import Chat, prompts
+from mcp_host.cli.commands.chat import Chat, prompts
 from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript
 from mcp_host.errors import ConnectionClosed, ProviderError
@@ -46,7 +46,8 @@ from contextlib import asynccontextmanager
 from traceback import walk_stack
 from anyio import sleep_forever
 from anyio.lowlevel import checkpoint
-from mcp_host.cli import chat, main
+from mcp_host.cli import main
+from mcp_host.cli.commands import chat
 
 @asynccontextmanager
 async def connected(*args, **kwargs):
@@ -317,7 +318,7 @@ async def test_a_call_that_is_allowed_when_the_turn_has_been_stopped_is_not_made
         conversing.stop()
         return Allow()
 
-    monkeypatch.setattr("mcp_host.cli.chat.approver", lambda options, ask: allow_too_late)
+    monkeypatch.setattr("mcp_host.cli.commands.chat.approver", lambda options, ask: allow_too_late)
     conversing = chat_with(ADD)
 
     with fail_after(IN_TIME):

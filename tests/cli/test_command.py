@@ -20,7 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from starlette.responses import Response
 
 from mcp_host import errors
-from mcp_host.cli.commands import COMMANDS, progress_line
+from mcp_host.cli.commands.requests import REQUESTS, progress_line
 from mcp_host.cli.output import ExitCode
 from mcp_host.cli.signals import ended_by_signals
 from mcp_host.types import ProgressNotificationParams
@@ -462,7 +462,7 @@ def test_each_command_has_help_with_an_example(verb: str, capsys: Captured) -> N
 def test_a_stderr_that_takes_nothing_changes_neither_the_exit_code_nor_the_document(
     url: str, run: Run, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(COMMANDS, "inspect")  # a bug
+    monkeypatch.delitem(REQUESTS, "inspect")  # a bug
     for argv, code in (
         (["call", URL, "fail"], 1),
         (["call", URL, "no-such-tool"], 2),
@@ -479,7 +479,7 @@ def test_a_stderr_that_takes_nothing_changes_neither_the_exit_code_nor_the_docum
 
 
 def test_a_bug_in_the_command_is_exit_code_70(url: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(COMMANDS, "tools")
+    monkeypatch.delitem(REQUESTS, "tools")
 
     assert main(["tools", url, "--json"]) == 70
 

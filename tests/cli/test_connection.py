@@ -57,7 +57,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
 def test_certificates_and_a_socket_are_those_of_the_transport(subtests: pytest.Subtests) -> None:
     for words, expected in OPTIONS:
         with subtests.test(" ".join(words)):
-            transport = _transport(parse(["tools", URL, *words]), None, restart=False, on_stderr=None)
+            transport = _transport(parse(["tools", URL, *words]), None)
 
             assert isinstance(transport, StreamableHttp)
             assert {name: getattr(transport, name) for name in expected} == expected
@@ -71,17 +71,17 @@ def test_a_server_is_reached_over_a_unix_socket(run: Run, tmp_path: Path) -> Non
 
 
 ERRORS: list[tuple[list[str], str]] = [
-    (["-e", "NO_SUCH", *SERVER], "argument -e/--env: the environment has no variable 'NO_SUCH'"),
-    (["-e", "ghp_abcdefghij", *SERVER], "argument -e/--env: the environment has no variable '***'"),
+    (["-e", "NO_SUCH", *SERVER], "--env: the environment has no variable 'NO_SUCH'"),
+    (["-e", "ghp_abcdefghij", *SERVER], "--env: the environment has no variable '***'"),
     (["-e", "=hunter2", *SERVER], "argument -e/--env: not of the form NAME=VALUE"),
     ([URL, "-H", "A: ${NO_SUCH}"], "argument -H/--header: the environment has no variable 'NO_SUCH'"),
     ([URL, "-H", "@/no/such"], "argument -H/--header: the file cannot be read: [Errno 2] No such file"),
     ([URL, "-H", f"@{__file__}"], "argument -H/--header: not of the form NAME=VALUE"),
-    ([URL, "--verify", "ca.pem", "--no-verify"], "argument --no-verify: not allowed with argument --verify"),
+    ([URL, "--verify", "ca.pem", "--no-verify"], "--verify and --no-verify contradict each other: use one of them"),
     ([URL, "--key", "a.key"], "--key is for a --cert"),
     (["--cert", "a.pem", *SERVER], "--cert is for a URL: a command is connected to by its stdin and stdout"),
     (["--uds", "a.sock", *SERVER], "--uds is for a URL: a command is connected to by its stdin and stdout"),
-    (["--no-verify", *SERVER], "--verify and --no-verify are for a URL"),
+    (["--no-verify", *SERVER], "--no-verify is for a URL: a command is connected to by its stdin and stdout"),
     (["http://x", "--verify", "ca.pem"], "--verify is for https:// only: over http:// there are no certificates"),
     (["http://x", "--cert", "a.pem"], "--cert is for https:// only: over http:// there are no certificates"),
     ([URL, "--verify", "-----BEGIN CERTIFICATE-----"], "--verify takes the path of a file, not what is in it"),
@@ -93,7 +93,7 @@ def test_each_wrong_option_is_one_sentence(subtests: pytest.Subtests) -> None:
     for words, sentence in ERRORS:
         with subtests.test(" ".join(words)[:60]):
             with pytest.raises(UsageError) as caught:
-                _transport(parse(["tools", *words]), None, restart=False, on_stderr=None)
+                _transport(parse(["tools", *words]), None)
             assert str(caught.value).startswith(sentence)
 
 

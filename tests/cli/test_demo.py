@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from mcp_host import SamplingRequest
-from mcp_host.cli import demo
-from mcp_host.cli.demo import PrintingModel, server_script
+from mcp_host.cli.commands import demo
+from mcp_host.cli.commands.demo import PrintingModel, server_script
 from mcp_host.cli.output import Printer
 from mcp_host.errors import ConnectFailed
 from mcp_host.testing import ScriptedModel
@@ -166,7 +166,7 @@ async def test_a_server_that_does_not_listen_in_time_is_an_error() -> None:
 
 def test_the_wheel_contains_the_example_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"examples/calculator_server.py": "mcp_host/cli/calculator_server.py"}
+    assert wheel["force-include"] == {"examples/calculator_server.py": "mcp_host/cli/commands/calculator_server.py"}
     assert server_script() == ROOT / "examples" / "calculator_server.py"
 
     installed = tmp_path / "calculator_server.py"

@@ -17,6 +17,7 @@ from anyio.from_thread import start_blocking_portal
 
 from mcp_host.auth import MemoryTokens
 from mcp_host.cli.arguments import parse
+from mcp_host.cli.console import Console
 from mcp_host.cli.group import _check_ready, _Verbose
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.output import ExitCode, UsageError
@@ -136,10 +137,14 @@ async def test_a_server_that_is_ready_later_logs_everything_too() -> None:
         await context.log("debug", "detail")
         return ""
 
-    async def on_status(status: ServerStatus) -> None:
-        states.append(status.state)
+    class Listening(Console):
+        def show(self, text: str, server: str = "") -> None:
+            shown.append((server, text))
 
-    verbose = _Verbose(lambda text, name: shown.append((name, text)), on_status)
+        async def show_status(self, status: ServerStatus) -> None:
+            states.append(status.state)
+
+    verbose = _Verbose(Listening())
     with anyio.fail_after(200):
         async with ClientGroup({"a": server}, on_status=verbose.on_status, on_log=verbose.on_log) as group:
             await verbose.log_everything(group)

@@ -23,7 +23,7 @@ from mcp_host import Client
 from mcp_host.auth import LoginFailed
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.authorization import tokens_file
-from mcp_host.cli.chat import Chat
+from mcp_host.cli.commands.chat import Chat
 from mcp_host.cli.models import make_model
 from mcp_host.cli.output import Printer
 from mcp_host.cli.transcript import Transcript

@@ -7,17 +7,16 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from io import TextIOWrapper
 from itertools import takewhile
 
-import anyio
-
-from mcp_host.cli import commands, demo, pins
 from mcp_host.cli.arguments import parse
-from mcp_host.cli.models import approver, make_model
+from mcp_host.cli.commands import COMMANDS
 from mcp_host.cli.output import (
     ExitCode,
     Printer,
+    Report,
     discard,
     print_error,
     print_failure,
@@ -86,35 +85,13 @@ def _print_failure(exc: BaseException, *, as_json: bool) -> ExitCode:
 
 
 def _run(argv: Sequence[str]) -> ExitCode:
-    printer = Printer(sys.stdout)
-    if argv and argv[0] == "servers":
-        from mcp_host.cli import servers  # here, because the other commands need no files of servers
-
-        return servers.run(argv[1:], printer)
     options = parse(argv)
-    if options.verb == "demo":
-        assert options.model is not None, "the arguments have a default for it"
-        anyio.run(demo.run, make_model(options.model), approver(options), printer)
-        return ExitCode.OK
-    if options.verb == "chat":
-        from mcp_host.cli import chat  # here, because the other commands need no loop of tools
-
-        return chat.run(options)
-    if options.verb == "pins":
-        return pins.run(options, printer)
-    if options.verb in ("login", "logout", "whoami"):
-        from mcp_host.cli import logins  # here, because importing it takes a while
-
-        report = anyio.run(logins.run, options)
-    else:
-        report = anyio.run(commands.run, options)
-    if options.json:
+    module = COMMANDS[options.verb.partition(" ")[0]].module
+    report: Report = import_module(f"mcp_host.cli.commands.{module}").run(options)  # only this one: some take a while
+    if not options.json:
+        report.show(Printer(sys.stdout))
+    elif report.document is not None:
         print_json(report.document)
-    else:
-        report.show(printer)
-    if report.error is not None:
-        print_error(report.error)
-        if report.note is not None:
-            print_error(report.note)
-        return ExitCode.TOOL_ERROR
-    return ExitCode.TOOL_CHANGED if report.changed else ExitCode.OK
+    for text in report.errors:
+        print_error(text)
+    return report.code

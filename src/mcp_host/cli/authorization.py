@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 from mcp_host.auth import (
     AuthError,
@@ -32,14 +31,12 @@ from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.discovery import BASIC, WITHOUT_METADATA
 from mcp_host.auth.requests.urls import shown
 from mcp_host.auth.shared_work import Uncancelled
-from mcp_host.cli.arguments import NAME, Options
+from mcp_host.cli.console import Console
+from mcp_host.cli.options import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.concurrency.locked_file import state_file
 from mcp_host.config.secret_words import VARIABLE_NAME
 from mcp_host.errors import excerpt
-
-Asking: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
-"""A context in which a person is asked something, at a time that suits."""
 
 OPTIONS = {
     "pass Registered": "--client-id ID",
@@ -61,8 +58,8 @@ ARGUMENTS = {
 ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
 
-def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
-    """The authorization for the server of a command, with what is stored of earlier logins. A person logs in within *asking*.
+def authorization(options: Options, console: Console) -> OAuth:
+    """The authorization for the server of a command, with what is stored of earlier logins.
 
     Raises:
         UsageError: The secret of a client is missing, or an option cannot be used.
@@ -73,7 +70,7 @@ def authorization(options: Options, asking: Asking = nullcontext) -> OAuth:
         return OAuth(
             tokens=FileTokens(tokens_file()),
             registration=Dynamic(NAME) if client is None else client,
-            login=login_of(options, asking),
+            login=login_of(options, console),
             issuer_aliases=dict(options.issuer_alias),
             shared_resources=options.shared_resource,
             authorization_params=dict(options.authorization_param),
@@ -129,15 +126,15 @@ def _secret(options: Options) -> str | None:
     return secret
 
 
-def login_of(options: Options, asking: Asking) -> Login | OnDevice:
-    """How a person logs in, within *asking*."""
+def login_of(options: Options, console: Console) -> Login | OnDevice:
+    """How a person logs in, at *console*."""
     if options.paste:
-        return _InTerminal(login_by_paste(redirect_uri=options.redirect_uri), asking)
+        return _InTerminal(login_by_paste(redirect_uri=options.redirect_uri), console)
     if options.use_device_code:
-        return _OnDevice(asking)
+        return _OnDevice(console)
     if _is_never_interactive(options):
         return _NoLogin(options)
-    return _InTerminal(login_in_browser(redirect_uri=options.redirect_uri, hint=ELSEWHERE), asking)
+    return _InTerminal(login_in_browser(redirect_uri=options.redirect_uri, hint=ELSEWHERE), console)
 
 
 def _is_never_interactive(options: Options) -> bool:
@@ -154,14 +151,14 @@ def _shown_url(options: Options) -> str:
 class _OnDevice(OnDevice):
     """A login on another device. The code is shown on stderr: nothing is read, so that no terminal is needed."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(self._show_code)
-        self._asking = asking
+        self._console = console
 
     async def token(
         self, endpoint: TokenEndpoint, client: OAuthClient, uncancelled: Uncancelled, *, server: str
     ) -> Token:
-        async with self._asking():
+        async with self._console.login():
             try:
                 return await super().token(endpoint, client, uncancelled, server=server)
             except DiscoveryFailed as exc:
@@ -176,13 +173,13 @@ class _OnDevice(OnDevice):
 class _InTerminal:
     """A login that writes to the terminal, on a line of its own."""
 
-    def __init__(self, login: Login, asking: Asking) -> None:
+    def __init__(self, login: Login, console: Console) -> None:
         self._login = login
-        self._asking = asking
+        self._console = console
 
     @asynccontextmanager
     async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
-        async with self._asking():
+        async with self._console.login():
             clear_status_line()
             async with self._login.open(preferred) as redirection:
                 yield redirection

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeAlias
 
 from mcp_host.auth import FileTokens
-from mcp_host.cli.arguments import NAME, Options
-from mcp_host.cli.authorization import Asking, login_of, tokens_file
-from mcp_host.cli.connection import limits_of, log_everything, log_line
+from mcp_host.cli.authorization import login_of, tokens_file
+from mcp_host.cli.console import Console, log_everything, log_line
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
-from mcp_host.cli.output import ConsentMissing, UsageError, print_aside, print_error, status_line
+from mcp_host.cli.models import allow
+from mcp_host.cli.options import NAME, Options
+from mcp_host.cli.output import ConsentMissing, UsageError, print_error, status_line
 from mcp_host.cli.transcript import reason
 from mcp_host.client.client import Client
-from mcp_host.config import Input
 from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, McpError, escaped, quoted
 from mcp_host.group import ClientGroup, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
@@ -25,11 +25,7 @@ from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import LoggingMessageNotificationParams
 
-if TYPE_CHECKING:
-    from mcp_host.elicitation import Elicitation  # imported on demand
-
 AskServer: TypeAlias = Callable[[ProposedServer], Awaitable[Allow | Deny]]
-AskInput: TypeAlias = Callable[[Input], Awaitable[str | None]]
 
 NO_CONSENT = "there is no terminal to ask in; --approve-servers agrees to the servers of this file"
 WANTS_LOGIN = re.compile(r"https?://\S+(?= needs a login)")
@@ -46,21 +42,8 @@ FAILURES: Mapping[ServerState, Callable[[str], Exception]] = {
 
 
 @asynccontextmanager
-async def opened(
-    options: Options,
-    *,
-    sampling: Sampling | None,
-    elicitation: Elicitation | None,
-    on_status: Callable[[ServerStatus], Awaitable[None]] | None = None,
-    show: Callable[[str, str], None] = print_aside,
-    asking: Asking = nullcontext,
-    ask: AskServer = ask_in_terminal,
-    ask_input: AskInput = ask_for_input,
-) -> AsyncIterator[ClientGroup]:
+async def opened(options: Options, sampling: Sampling | None, console: Console) -> AsyncIterator[ClientGroup]:
     """The servers of a file, those that can be used. Others are named on stderr. ``call`` starts none but that of its tool.
-
-    *ask* is asked whether a server may be started, and *ask_input* for inputs. With ``--verbose``, *show* gets what each server logs, and
-    its stderr, and then its name. The rest is as for `connected`.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -68,22 +51,21 @@ async def opened(
         CallerError: No server of it has a tool of that name.
         Exception: One of `FAILURES`: no server can be used.
     """
-
-    verbose = _Verbose(show, on_status) if options.verbose else None
+    verbose = _Verbose(console) if options.verbose else None
     assert options.config is not None, "the caller has looked"
     group = ClientGroup.from_file(
         options.config,
-        approve_servers=_server_approver(options, ask),
-        ask_input=ask_input,
+        approve_servers=_server_approver(options, console.with_keyboard(ask_in_terminal)),
+        ask_input=console.with_keyboard(ask_for_input),
         answer_store=KeyringAnswers.of_person(asks_again=options.ask_again),
         tokens=FileTokens(tokens_file()),
-        login=login_of(options, asking),
+        login=login_of(options, console),
         sampling=sampling,
-        elicitation=elicitation,
-        limits=limits_of(options),
+        elicitation=console.elicitation(),
+        limits=options.limits,
         on_log=verbose.on_log if verbose else None,
         on_stderr=verbose.on_stderr if verbose else None,
-        on_status=verbose.on_status if verbose else on_status,
+        on_status=verbose.on_status if verbose else console.show_status,
         wait=(options.timeout or START_WAIT) if is_conversation(options) else "all",
     )
     wanted = list(group.status())
@@ -116,23 +98,19 @@ async def opened(
 class _Verbose:
     """What ``--verbose`` shows of the servers of a file: their stderr, and all that they log."""
 
-    def __init__(
-        self, show: Callable[[str, str], None], on_status: Callable[[ServerStatus], Awaitable[None]] | None
-    ) -> None:
-        self._show = show
-        self._on_status = on_status
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._group: ClientGroup | None = None
         self._asked = set[Client]()
 
     async def on_log(self, server: str, message: LoggingMessageNotificationParams) -> None:
-        self._show(log_line(message), server)
+        self._console.show(log_line(message), server)
 
     def on_stderr(self, server: str, line: str) -> None:
-        self._show(line, server)
+        self._console.show(line, server)
 
     async def on_status(self, status: ServerStatus) -> None:
-        if self._on_status is not None:
-            await self._on_status(status)
+        await self._console.show_status(status)
         if self._group is not None:
             await self.log_everything(self._group)
 
@@ -146,7 +124,7 @@ class _Verbose:
             try:
                 await log_everything(client)
             except McpError as exc:
-                self._show(f"its log level cannot be set: {exc}", server)
+                self._console.show(f"its log level cannot be set: {exc}", server)
 
 
 def is_conversation(options: Options) -> bool:
@@ -190,12 +168,8 @@ def problem(status: ServerStatus) -> str:
 def _server_approver(options: Options, ask: AskServer) -> AskServer:
     """*ask*, which asks the person at the terminal. With ``--approve-servers`` all are agreed to, without a terminal none."""
     if options.approve_servers:
-        return _agree
+        return allow
     return ask if sys.stdin.isatty() else _refuse
-
-
-async def _agree(server: ProposedServer) -> Allow:
-    return Allow()
 
 
 async def _refuse(server: ProposedServer) -> Deny:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from mcp_host.cli.arguments import NAME
+from mcp_host.cli.options import NAME
 from mcp_host.config import AnswerStore, Input
 from mcp_host.errors import excerpt
 from mcp_host.terminal.device import MAX_UNCLEAR, NoTerminal, checked_line, open_terminal

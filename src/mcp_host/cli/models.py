@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from anyio import sleep
 
-from mcp_host.cli.arguments import Options
 from mcp_host.cli.arithmetic import MODELS, Model
+from mcp_host.cli.options import Options
 from mcp_host.cli.output import UsageError, print_aside, print_error
 from mcp_host.errors import CallDenied, ProviderError, excerpt, quoted
 from mcp_host.providers.exchange.clients import KEYS
@@ -99,11 +99,12 @@ def approver(options: Options, ask: Approver = ask_in_terminal) -> Approver:
     Built-in models cost nothing, so servers need no approval for them.
     """
     if options.yes or (options.model in MODELS and options.verb != "chat"):
-        return _allow
+        return allow
     return ask if sys.stdin.isatty() else _deny
 
 
-async def _allow(request: SamplingRequest | ProposedCall, /) -> Allow:
+async def allow(request: object, /) -> Allow:
+    """Allow what *request* asks for."""
     return Allow()
 
 

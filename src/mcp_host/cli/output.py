@@ -8,35 +8,16 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from functools import partial
 from itertools import islice
 from typing import Self, TextIO
 
+from mcp_host import errors
 from mcp_host.config.secret_words import without_secrets
-from mcp_host.errors import (
-    MARGIN,
-    CallDenied,
-    CallerError,
-    ConfigError,
-    ConnectFailed,
-    ConnectionClosed,
-    HttpStatusError,
-    InputNotGiven,
-    InputRefused,
-    McpError,
-    McpTimeout,
-    ProtocolError,
-    RegistryError,
-    RequestTimeout,
-    RoundsExceeded,
-    SamplingError,
-    ServerError,
-    ToolChanged,
-    ToolPinsError,
-    quoted,
-)
+from mcp_host.errors import MARGIN, quoted
 from mcp_host.terminal.device import write_aside
 from mcp_host.terminal.text import (
     NARROWEST,
@@ -107,38 +88,52 @@ class ExitCode(IntEnum):
 
 CODES: Mapping[type[BaseException], ExitCode] = {
     UsageError: ExitCode.USAGE,
-    CallerError: ExitCode.USAGE,
-    ConfigError: ExitCode.USAGE,
-    RegistryError: ExitCode.USAGE,
-    ToolChanged: ExitCode.TOOL_CHANGED,
-    ToolPinsError: ExitCode.USAGE,
-    ConnectionClosed: ExitCode.NO_CONNECTION,
-    McpTimeout: ExitCode.TIMEOUT,
-    ServerError: ExitCode.SERVER_ERROR,
-    ProtocolError: ExitCode.PROTOCOL_ERROR,
-    CallDenied: ExitCode.INPUT_MISSING,
+    errors.CallerError: ExitCode.USAGE,
+    errors.ConfigError: ExitCode.USAGE,
+    errors.RegistryError: ExitCode.USAGE,
+    errors.ToolChanged: ExitCode.TOOL_CHANGED,
+    errors.ToolPinsError: ExitCode.USAGE,
+    errors.ConnectionClosed: ExitCode.NO_CONNECTION,
+    errors.McpTimeout: ExitCode.TIMEOUT,
+    errors.ServerError: ExitCode.SERVER_ERROR,
+    errors.ProtocolError: ExitCode.PROTOCOL_ERROR,
+    errors.CallDenied: ExitCode.INPUT_MISSING,
     ConsentMissing: ExitCode.INPUT_MISSING,
-    InputNotGiven: ExitCode.INPUT_MISSING,
-    RoundsExceeded: ExitCode.INPUT_MISSING,
-    SamplingError: ExitCode.MODEL_ERROR,
-    InputRefused: ExitCode.MODEL_ERROR,
+    errors.InputNotGiven: ExitCode.INPUT_MISSING,
+    errors.RoundsExceeded: ExitCode.INPUT_MISSING,
+    errors.SamplingError: ExitCode.MODEL_ERROR,
+    errors.InputRefused: ExitCode.MODEL_ERROR,
     KeyboardInterrupt: ExitCode.INTERRUPTED,
     Exception: ExitCode.INTERNAL_ERROR,
 }
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a command prints at its end: with ``--json`` the *document*, in the protocol's spelling, else what *show* prints for people.
+
+    Then stderr gets the *errors*, each a text for `print_error`.
+    """
+
+    document: Mapping[str, object] | None = None
+    show: Callable[[Printer], None] = lambda printer: None
+    errors: Sequence[str] = ()
+    code: ExitCode = ExitCode.OK
+
+
 NAMED_OPTIONS: Sequence[tuple[type[BaseException], str, str]] = (
-    (RequestTimeout, "(timeout)", "(--timeout)"),
-    (RequestTimeout, "(idle_timeout)", "(--timeout)"),
-    (McpError, 'with Client(era="legacy")', "with --era legacy"),
-    (InputRefused, "maxTokens: ", "--max-tokens: "),
+    (errors.RequestTimeout, "(timeout)", "(--timeout)"),
+    (errors.RequestTimeout, "(idle_timeout)", "(--timeout)"),
+    (errors.McpError, 'with Client(era="legacy")', "with --era legacy"),
+    (errors.InputRefused, "maxTokens: ", "--max-tokens: "),
     (UsageError, "pass it with env=", "pass it with -e NAME"),
-    (ConfigError, "pass replace=True", "pass --replace"),
-    (ConnectFailed, "from verify=", "from --verify "),
-    (ConnectFailed, "from cert=", "from --cert "),
-    (ConnectFailed, "write cert=(certificate, key, password)", "decrypt it first, with openssl pkey"),
-    (ConnectFailed, "StreamableHttp(verify=...)", "--verify"),
-    (ConnectFailed, "StreamableHttp(cert=...)", "--cert"),
-    (McpError, "OAuth(client=httpx.AsyncClient(verify=...))", "SSL_CERT_FILE, a variable of the environment"),
+    (errors.ConfigError, "pass replace=True", "pass --replace"),
+    (errors.ConnectFailed, "from verify=", "from --verify "),
+    (errors.ConnectFailed, "from cert=", "from --cert "),
+    (errors.ConnectFailed, "write cert=(certificate, key, password)", "decrypt it first, with openssl pkey"),
+    (errors.ConnectFailed, "StreamableHttp(verify=...)", "--verify"),
+    (errors.ConnectFailed, "StreamableHttp(cert=...)", "--cert"),
+    (errors.McpError, "OAuth(client=httpx.AsyncClient(verify=...))", "SSL_CERT_FILE, a variable of the environment"),
 )
 """What errors of a kind name, and the option that sets it."""
 
@@ -267,7 +262,9 @@ def print_to_stderr(text: str, end: str = "\n") -> None:
 
 def print_failure(error: BaseException) -> None:
     """Print why the command failed to stderr, and which words of it are the server's."""
-    is_of_server = isinstance(error, ServerError) and not isinstance(error, HttpStatusError)  # that is a text of ours
+    is_of_server = isinstance(error, errors.ServerError) and not isinstance(
+        error, errors.HttpStatusError
+    )  # that is a text of ours
     print_error(f"{SERVER_SAYS if is_of_server else ''}{text_of(error)}")
 
 
@@ -290,10 +287,10 @@ def text_of(error: BaseException) -> str:
     return text
 
 
-def _failure_of_model(error: BaseException) -> SamplingError | None:
+def _failure_of_model(error: BaseException) -> errors.SamplingError | None:
     """Why a call did not get the answer of the model that it needs, if that is why it failed."""
-    cause = error.__cause__ if isinstance(error, InputNotGiven) else None
-    return cause if isinstance(cause, SamplingError) else None
+    cause = error.__cause__ if isinstance(error, errors.InputNotGiven) else None
+    return cause if isinstance(cause, errors.SamplingError) else None
 
 
 def _clears_lines(stream: TextIO) -> bool:

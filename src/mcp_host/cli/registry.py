@@ -6,13 +6,14 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from mcp_host.cli.inputs import KeyringAnswers, described, typed_answer
+from mcp_host.cli.options import Options
 from mcp_host.cli.output import Printer, UsageError, near, print_error
-from mcp_host.config import EnvironmentVariable, HttpServer, Input, StdioServer
+from mcp_host.config import HttpServer, Input, StdioServer
 from mcp_host.config.registry import PUBLIC_REGISTRY, PreparedServer, Question, Registry, RegistryServer, ServerChoice
 from mcp_host.config.registry.client import LATEST
 from mcp_host.config.registry.references import References
@@ -34,29 +35,10 @@ class Cancelled(Exception):
     """The person has pressed Ctrl-D."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A server of a registry to *write* into the *file* under *name*. *given* are answers, by the names of questions.
-
-    With *keeps_inputs*, the file's dialect has ``${input:id}`` that are kept in the keyring. *quiet* shows nothing of the server
-    where there is no terminal, and *yes* asks for no confirmation.
-    """
-
-    server: str
-    name: str
-    file: Path
-    write: Callable[[StdioServer | HttpServer], None]
-    keeps_inputs: bool
-    version: str | None = None
-    registry: str | None = None
-    kind: str | None = None
-    given: Sequence[tuple[str, Value]] = field(default=(), repr=False)
-    quiet: bool = False
-    yes: bool = False
-
-
-async def add_from_registry(wanted: Wanted, printer: Printer) -> bool:
-    """Show the server, ask its questions, and write it. Returns whether the person wants it.
+async def add_from_registry(
+    options: Options, name: str, file: Path, write: Callable[[StdioServer | HttpServer], None]
+) -> bool:
+    """Show the server *name* of a registry, ask its questions, and *write* it into *file*. Returns whether the person wants it.
 
     Raises:
         UsageError: The registry's URL or an answer cannot be used, one is missing, or the server has nothing that can be used.
@@ -64,20 +46,21 @@ async def add_from_registry(wanted: Wanted, printer: Printer) -> bool:
         ConfigError: It cannot be written.
     """
     try:
-        registry = Registry(wanted.registry or PUBLIC_REGISTRY)
+        registry = Registry(options.registry or PUBLIC_REGISTRY)
     except ValueError as exc:
         raise UsageError(f"--registry: {exc}") from exc
-    server = await registry.get_server(wanted.server, wanted.version or LATEST)
-    choice = _chosen(server, wanted.kind)
+    server = await registry.get_server(name, options.version or LATEST)
+    choice = _chosen(server, options.package)
     for text in (*server.notices, *choice.warnings):
         print_error(f"warning: {text}")
-    answers = _Answers(wanted, choice)
+    answers = _Answers(options, name, file, choice)
     if not sys.stdin.isatty():
         answers.check_complete()
         result = answers.server()
-        if not wanted.quiet:
+        if not options.json:
+            printer = Printer(sys.stdout)
             printer.rows(_written(result, printer.layout))
-        wanted.write(result.transport)
+        write(result.transport)
         return True
     try:
         async with open_terminal() as terminal:
@@ -85,9 +68,9 @@ async def add_from_registry(wanted: Wanted, printer: Printer) -> bool:
             await answers.ask(terminal)
             result = answers.server()
             await terminal.show(_written(result, terminal.layout))
-            if not wanted.yes and not await terminal.choose(f"Write this into {wanted.file}?", "y/N", YES):
+            if not options.yes and not await terminal.choose(f"Write this into {file}?", "y/N", YES):
                 return False
-            wanted.write(result.transport)
+            write(result.transport)
             await answers.keep()
             return True
     except NoTerminal as exc:
@@ -109,21 +92,22 @@ def _chosen(server: RegistryServer, kind: str | None) -> ServerChoice:
 class _Answers:
     """The answers to the questions of a choice: those that were given, and those that a person types."""
 
-    def __init__(self, wanted: Wanted, choice: ServerChoice) -> None:
-        self._wanted = wanted
+    def __init__(self, options: Options, server: str, file: Path, choice: ServerChoice) -> None:
+        self._name = options.operand
+        self._file = file
+        self._keeps_inputs = (
+            options.config is None
+        )  # whether the file's dialect has ``${input:id}``, kept in the keyring
         self._choice = choice
         self._references = References()
         self._answers: dict[str, str] = {}
         self._store: KeyringAnswers | None = None
         self._kept: dict[Input, str] = {}
         questions = {question.name: question for question in choice.questions}
-        for name, value in wanted.given:
+        for name, value in options.env:
             if name not in questions:
-                raise UsageError(f"{quoted(wanted.server)} asks for no {quoted(name)}{near(name, questions)}")
-            if isinstance(value, EnvironmentVariable):
-                answer = self._references.answer(f"${{{value.name}}}")
-            else:
-                answer = str.__str__(value)
+                raise UsageError(f"{quoted(server)} asks for no {quoted(name)}{near(name, questions)}")
+            answer = self._references.answer(f"${{{name}}}") if value is None else value
             again = questions[name].repeated and name in self._answers
             self._answers[name] = f"{self._answers[name]}\n{answer}" if again else answer
         self._left = [question for question in choice.questions if question.name not in self._answers]
@@ -146,11 +130,11 @@ class _Answers:
 
     async def ask(self, terminal: Terminal) -> None:
         """Ask for what was not given. Secrets go to the keyring, or else stay in the environment."""
-        if self._wanted.keeps_inputs and any(question.secret for question in self._left):
+        if self._keeps_inputs and any(question.secret for question in self._left):
             self._store = KeyringAnswers.of_person()
         for question in self._left:
             if not question.secret:
-                if values := await _typed(terminal, question, question.input(self._wanted.file)):
+                if values := await _typed(terminal, question, question.input(self._file)):
                     self._answers[question.name] = "\n".join(values)
             elif self._store is not None:
                 await self._ask_for_secret(terminal, question)
@@ -159,7 +143,7 @@ class _Answers:
 
     async def _ask_for_secret(self, terminal: Terminal, question: Question) -> None:
         name = question.name if ID.fullmatch(question.name) else f"question{self._left.index(question)}"
-        asked = question.input(self._wanted.file, f"{self._wanted.name}.{name}")
+        asked = question.input(self._file, f"{self._name}.{name}")
         if answer := await _ask(terminal, question, asked):
             self._kept[asked] = answer
             self._answers[question.name] = self._references.answer(f"${{input:{asked.id}}}")
@@ -170,7 +154,7 @@ class _Answers:
         if not question.required:
             return f"{about} it is left out, since it is optional. To have it, pass -e NAME or -e NAME=VALUE."
         # Not a variable that the registry names: it could be one that has another server's secret.
-        variable = re.sub(r"\W", "_", f"{self._wanted.name}_{question.name}", flags=re.ASCII).upper()
+        variable = re.sub(r"\W", "_", f"{self._name}_{question.name}", flags=re.ASCII).upper()
         self._answers[question.name] = self._references.answer(f"${{{variable}}}")
         return f"{about} it is read from the variable {variable} of the environment."
 

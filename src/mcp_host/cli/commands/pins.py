@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
 
-from mcp_host.cli.arguments import Options
-from mcp_host.cli.output import ExitCode, Printer, UsageError, near, print_json
+from mcp_host.cli.options import Options
+from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near
 from mcp_host.client.pins import ToolPins
 from mcp_host.errors import excerpt, quoted
 from mcp_host.types.tool_changes import ToolChange
 
 
-def run(options: Options, printer: Printer) -> ExitCode:
+def run(options: Options) -> Report:
     """Show the changes that wait, or do what the words after the file say.
 
     Raises:
@@ -26,20 +26,19 @@ def run(options: Options, printer: Printer) -> ExitCode:
     pins = ToolPins(file=options.operand)
     match options.words:
         case []:
-            return _show_json(pins) if options.json else _show(pins, printer)
+            return _pinned(pins)
         case ["accept", *names]:
-            return _accept(pins, _chosen(pins, names), printer, options)
+            return _accept(pins, _chosen(pins, names), options)
         case ["forget", server, *tools]:
             server = _server(pins, server)
             for tool in tools:
                 _check_known(tool, pins.servers()[server])
             forgotten = tools or pins.servers()[server]
             pins.forget(server, *tools)
-            if options.json:
-                print_json({"forgotten": {"server": server, "tools": forgotten}})
-            else:
-                printer.line("Forgotten: what is listed next is trusted.")
-            return ExitCode.OK
+            return Report(
+                document={"forgotten": {"server": server, "tools": forgotten}},
+                show=lambda printer: printer.line("Forgotten: what is listed next is trusted."),
+            )
         case ["forget"]:
             raise UsageError("forget what? Name a server, or some of its tools after it")
         case words:
@@ -52,28 +51,27 @@ def what_changed(change: ToolChange) -> str:
     return f"the tool {quoted(change.name)} {change.summary}"
 
 
-def _show(pins: ToolPins, printer: Printer) -> ExitCode:
-    changes, identities = pins.changes(), pins.identities()
-    for server, names in pins.servers().items():
-        printer.paragraph(server, "bold")
-        if server in identities:
-            printer.paragraph(identities[server], indent=4)
-        count = "1 tool is pinned" if len(names) == 1 else f"{len(names)} tools are pinned"
-        # The names tell servers apart that one program runs.
-        printer.paragraph(f"{count}: {excerpt(', '.join(names))}" if names else count, indent=4)
-        _print([change for change in changes if change.server == server], printer)
-    if not changes:
-        return ExitCode.OK
-    printer.line()
-    printer.line("To use tools as they are now, add to this command: accept [SERVER [TOOL ...]]")
-    return ExitCode.TOOL_CHANGED
+def _pinned(pins: ToolPins) -> Report:
+    changes, servers, identities = pins.changes(), pins.servers(), pins.identities()
 
+    def show(printer: Printer) -> None:
+        for server, names in servers.items():
+            printer.paragraph(server, "bold")
+            if server in identities:
+                printer.paragraph(identities[server], indent=4)
+            count = "1 tool is pinned" if len(names) == 1 else f"{len(names)} tools are pinned"
+            # The names tell servers apart that one program runs.
+            printer.paragraph(f"{count}: {excerpt(', '.join(names))}" if names else count, indent=4)
+            _print([change for change in changes if change.server == server], printer)
+        if changes:
+            printer.line()
+            printer.line("To use tools as they are now, add to this command: accept [SERVER [TOOL ...]]")
 
-def _show_json(pins: ToolPins) -> ExitCode:
-    changes = pins.changes()
-    servers, identities = pins.servers(), pins.identities()
-    print_json({"servers": servers, "identities": identities, "changes": list(map(_as_json, changes))})
-    return ExitCode.TOOL_CHANGED if changes else ExitCode.OK
+    return Report(
+        document={"servers": servers, "identities": identities, "changes": list(map(_as_json, changes))},
+        show=show,
+        code=ExitCode.TOOL_CHANGED if changes else ExitCode.OK,
+    )
 
 
 def _as_json(change: ToolChange) -> dict[str, object]:
@@ -101,29 +99,25 @@ def _chosen(pins: ToolPins, names: Sequence[str]) -> list[ToolChange]:
     return changes
 
 
-def _accept(pins: ToolPins, changes: Sequence[ToolChange], printer: Printer, options: Options) -> ExitCode:
+def _accept(pins: ToolPins, changes: Sequence[ToolChange], options: Options) -> Report:
     """Accept just the changes that are shown: what the server lists meanwhile is not among them."""
     if options.json and not options.yes:
         raise UsageError("with --json no question is asked: read the changes, and pass --yes")
     if not options.json:
-        _print(changes, printer)
+        _print(changes, Printer(sys.stdout))
     if not options.yes:
         if not sys.stdin.isatty():
             raise UsageError("there is no terminal to ask in: read the changes, and pass --yes")
         these = "this change" if len(changes) == 1 else f"these {len(changes)} changes"
         if input(f"Accept {these}? [y/N] ").strip().lower() not in ("y", "yes"):
-            printer.line("Nothing was accepted.")
-            return ExitCode.TOOL_CHANGED
+            return Report(show=lambda printer: printer.line("Nothing was accepted."), code=ExitCode.TOOL_CHANGED)
     for change in changes:
         try:
             pins.accept(change)
         except ValueError as exc:  # another process was faster
             raise UsageError(str(exc)) from exc
-    if options.json:
-        print_json({"accepted": list(map(_as_json, changes))})
-    else:
-        printer.line(f"Accepted: {len(changes)}.")
-    return ExitCode.OK
+    document = {"accepted": list(map(_as_json, changes))}
+    return Report(document=document, show=lambda printer: printer.line(f"Accepted: {len(changes)}."))
 
 
 def _server(pins: ToolPins, part: str) -> str:

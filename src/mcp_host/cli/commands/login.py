@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+
+import anyio
 
 from mcp_host.auth import LoginFailed, OAuth, Saved
 from mcp_host.auth.requests.urls import shown
-from mcp_host.cli.arguments import NAME, Options
 from mcp_host.cli.authorization import asked_scopes, authorization
-from mcp_host.cli.commands import Report
 from mcp_host.cli.connection import connected
-from mcp_host.cli.output import Printer, UsageError, print_aside
+from mcp_host.cli.console import Console
+from mcp_host.cli.options import NAME, Options
+from mcp_host.cli.output import Printer, Report, UsageError, print_aside
 from mcp_host.errors import excerpt
 from mcp_host.transports.http import StreamableHttp
 
 UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
-async def run(options: Options) -> Report:
+def run(options: Options) -> Report:
     """Log in, log out, or tell who is logged in.
 
     Raises:
@@ -34,37 +35,38 @@ async def run(options: Options) -> Report:
     except ValueError as exc:
         raise UsageError(str(exc)) from exc
     url = url if options.uds is None else transport.identity
-    auth = authorization(options)
-    match options.verb:
-        case "login":
-            return await _log_in(auth, url, options)
-        case "whoami":
-            saved = await auth.saved(url)
-            if saved is None or saved.token is None:
-                raise LoginFailed(f"there is no login for {shown(url)}: run {_command('login', options)}")
-            return _about(url, saved)
-        case _:
-            return await _log_out(auth, url, options)
+    auth = authorization(options, Console())
+    return anyio.run(COMMANDS[options.verb], auth, url, options)
+
+
+async def _who_am_i(auth: OAuth, url: str, options: Options) -> Report:
+    saved = await auth.saved(url)
+    if saved is None or saved.token is None:
+        raise LoginFailed(f"there is no login for {shown(url)}: run {_command('login', options)}")
+    return _about(url, saved)
+
+
+class _Console(Console):
+    has_asked = False
+
+    def login(self) -> AbstractAsyncContextManager[None]:
+        self.has_asked = True
+        return super().login()
 
 
 async def _log_in(auth: OAuth, url: str, options: Options) -> Report:
     heading = f"Already logged in. To log in anew, run {_command('logout', options)} first."
-
-    @asynccontextmanager
-    async def asking() -> AsyncIterator[None]:
-        nonlocal heading
-        heading = "Logged in."
-        yield
-
+    console = _Console()
     saved = await auth.saved(url)
     is_wanted = saved is not None and _lacks(saved, options)
     if not is_wanted:
-        async with connected(options, sampling=None, elicitation=None, asking=asking):
+        async with connected(options, console=console):
             pass
         saved = await auth.saved(url)
         is_wanted = saved is None or saved.token is None
-    if is_wanted:  # only some tools may want a login
+    if is_wanted or console.has_asked:
         heading = "Logged in."
+    if is_wanted:  # only some tools may want a login
         try:
             saved = await auth.login(url)
         finally:
@@ -72,7 +74,8 @@ async def _log_in(auth: OAuth, url: str, options: Options) -> Report:
                 print_aside(auth.explain())
     if saved is None or saved.token is None:
         text = f"{shown(url)} wants no login."
-        return Report({"server": shown(url), "login": False}, lambda printer: printer.line(text))
+        document = {"server": shown(url), "login": False}
+        return Report(document=document, show=lambda printer: printer.line(text))
     return _about(url, saved, heading)
 
 
@@ -104,7 +107,7 @@ async def _log_out(auth: OAuth, url: str, options: Options) -> Report:
         text = f"Logged out. The token is forgotten, but not revoked ({why})."
     was_logged_in = saved is not None and saved.token is not None
     document = {"server": shown(url), "wasLoggedIn": was_logged_in, "revoked": is_revoked}
-    return Report(document, lambda printer: printer.line(text))
+    return Report(document=document, show=lambda printer: printer.line(text))
 
 
 def _about(url: str, saved: Saved, heading: str = "") -> Report:
@@ -133,7 +136,7 @@ def _about(url: str, saved: Saved, heading: str = "") -> Report:
         if token.refresh_token is not None:
             printer.field("", "It is renewed without a login.")
 
-    return Report(document, show)
+    return Report(document=document, show=show)
 
 
 def _when(end: datetime, left: float) -> str:
@@ -141,3 +144,6 @@ def _when(end: datetime, left: float) -> str:
     count = int(abs(left) // seconds)
     span = f"{count} {unit}{'' if count == 1 else 's'}"
     return f"{end:%Y-%m-%d %H:%M} UTC, {f'in {span}' if left > 0 else f'{span} ago'}"
+
+
+COMMANDS = {"login": _log_in, "logout": _log_out, "whoami": _who_am_i}

@@ -11,11 +11,13 @@ from subprocess import DEVNULL
 from typing import NamedTuple
 
 from anyio import IncompleteRead, fail_after, open_process
+from anyio import run as run_async
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_host.cli.arithmetic import Model
-from mcp_host.cli.models import Approver
-from mcp_host.cli.output import Printer, as_json
+from mcp_host.cli.models import Approver, approver, make_model
+from mcp_host.cli.options import Options
+from mcp_host.cli.output import Printer, Report, as_json
 from mcp_host.client.client import Client
 from mcp_host.errors import ConnectFailed
 from mcp_host.sampling import Sampling, SamplingRequest
@@ -34,10 +36,21 @@ STARTUP_TIMEOUT = 20.0  # seconds for the server to listen; a cold machine takes
 def server_script() -> Path:
     """The example server: beside this module in an installed package, among the examples in a checkout."""
     installed = Path(__file__).with_name(SERVER)
-    return installed if installed.exists() else Path(__file__).parents[3] / "examples" / SERVER
+    return installed if installed.exists() else Path(__file__).parents[4] / "examples" / SERVER
 
 
-async def run(model: Model, approve: Approver, printer: Printer) -> None:
+def run(options: Options) -> Report:
+    """Show a server that asks the model of *options*.
+
+    Raises:
+        UsageError: There is no such model.
+    """
+    assert options.model is not None, "the arguments have a default for it"
+    run_async(_show, make_model(options.model), approver(options), Printer(sys.stdout))
+    return Report()
+
+
+async def _show(model: Model, approve: Approver, printer: Printer) -> None:
     """Call the same tool over stdio and over HTTP, in one era each, and print every message."""
     script = server_script()
     printer.line("1. Over stdio, with a handshake: the server is a child process", "bold")

@@ -12,28 +12,28 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
 from select import select
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 from anyio import CancelScope, Event, Semaphore
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from mcp_host.cli.arguments import Options
+from mcp_host import types
 from mcp_host.cli.arithmetic import Model
-from mcp_host.cli.commands import show_item
+from mcp_host.cli.commands.requests import show_tools
 from mcp_host.cli.connection import connected
+from mcp_host.cli.console import AnswerT, Console, RequestT
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import INDENT, ExitCode, Printer, UsageError, print_aside, print_failure, print_to_stderr
+from mcp_host.cli.options import Options
+from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, print_aside, print_failure, print_to_stderr
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
-from mcp_host.elicitation import Elicitation
-from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, ProviderError, escaped
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.group.instructions import instructions_of_all
@@ -44,23 +44,7 @@ from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.loop.tools import TooManyTools
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.terminal.device import QUIET
-from mcp_host.types import (
-    AssistantMessage,
-    AudioContent,
-    CallToolResult,
-    CreateMessageResult,
-    ImageContent,
-    Implementation,
-    SamplingMessage,
-    TextContent,
-    Tool,
-    ToolUseContent,
-    UserMessage,
-)
 from mcp_host.types.content import as_text
-
-RequestT = TypeVar("RequestT")
-AnswerT = TypeVar("AnswerT")
 
 PROMPT = "> "
 HELP = (
@@ -86,7 +70,7 @@ NOTES = {
 """Remarks on an answer that is not complete, by its stop reason."""
 
 
-def run(options: Options) -> ExitCode:
+def run(options: Options) -> Report:
     """Talk to the model at the terminal. If stdin is not a terminal, all of it is the only prompt.
 
     Raises:
@@ -96,7 +80,7 @@ def run(options: Options) -> ExitCode:
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a lone surrogate could not be sent
     if not sys.stdin.isatty():
-        return anyio.run(_answer_stdin, options)
+        return Report(code=anyio.run(_answer_stdin, options))
     with suppress(ImportError):
         import readline  # noqa: F401  # importing it makes `input` edit lines, and remember them
     opened, ended = Future[Chat](), Event()
@@ -110,7 +94,7 @@ def run(options: Options) -> ExitCode:
             portal.call(ended.set)
             _wait(connection)
             connection.result()
-    return ExitCode.OK
+    return Report()
 
 
 async def _keep_open(options: Options, opened: Future[Chat], ended: Event) -> None:
@@ -138,11 +122,8 @@ async def _open_chat(options: Options) -> AsyncIterator[Chat]:
     assert options.model is not None, "it is required"
     transcript = Transcript(sys.stdout, Printer(sys.stderr))
     chat = Chat(partial(make_model, options.model, verbose=options.verbose), transcript, options)
-    elicitation = None
-    if sys.stdin.isatty():
-        elicitation = Elicitation(form=chat.with_keyboard(fill_in_terminal), url=chat.with_keyboard(open_in_browser))
     sampling = Sampling(with_tools=chat.answer_server, approve=chat.approve)
-    async with _connected(chat, options, sampling, elicitation) as chat.client:
+    async with connected(options, sampling, console=chat) as chat.client:
         if sys.stdin.isatty():
             transcript.note(f"{options.model}, with the tools of")
             chat.show_servers(since=False)
@@ -152,20 +133,6 @@ async def _open_chat(options: Options) -> AsyncIterator[Chat]:
             yield chat
         finally:
             transcript.resume()
-
-
-def _connected(
-    chat: Chat, options: Options, sampling: Sampling, elicitation: Elicitation | None
-) -> AbstractAsyncContextManager[Client | ClientGroup]:
-    connect: Callable[..., AbstractAsyncContextManager[Client | ClientGroup]] = partial(connected, restart=True)
-    if options.config is not None:
-        from mcp_host.cli.group import opened  # here, because importing it takes a while
-        from mcp_host.cli.inputs import ask_for_input
-
-        ask_input = chat.with_keyboard(ask_for_input)
-        ask = chat.with_keyboard(ask_in_terminal)
-        connect = partial(opened, on_status=chat.show_status, ask=ask, ask_input=ask_input)
-    return connect(options, sampling=sampling, elicitation=elicitation, show=chat.show_aside, asking=chat.login)
 
 
 # The person
@@ -258,13 +225,13 @@ def _may_refuse_conversation(failure: Exception) -> bool:
     )
 
 
-class Chat:
+class Chat(Console):
     """A conversation. *client* is set before the first turn."""
 
     client: Client | ClientGroup
 
     def __init__(self, make: Callable[..., Model], transcript: Transcript, options: Options) -> None:
-        self.messages: list[SamplingMessage] = []
+        self.messages: list[types.SamplingMessage] = []
         self.approve = approver(options, self.with_keyboard(ask_in_terminal))
         self._model = make(show=transcript.note, on_delta=self._on_delta)
         self._transcript = transcript
@@ -290,14 +257,14 @@ class Chat:
         steps: list[Step] = []
         failure: Exception | None = None
         result: LoopResult | None = None
-        user_message = UserMessage(prompt)
+        user_message = types.UserMessage(prompt)
         await self._end_prompt()
         with CancelScope() as self._turn_scope:
             try:
                 result = await run_tool_loop(
                     self._ask,
                     messages=[*self.messages, user_message],
-                    tools=[_stoppable(self)],
+                    tools=[_StoppableTools(self, self.client)],
                     system_prompt=self._system_prompt(),
                     max_tokens=self._options.max_tokens,
                     approve=self._approve_call,
@@ -431,7 +398,7 @@ class Chat:
             finally:
                 self._transcript.resume()
 
-    async def answer_server(self, request: SamplingRequest) -> CreateMessageResult:
+    async def answer_server(self, request: SamplingRequest) -> types.CreateMessageResult:
         """Send a request of the server to the model."""
         self._transcript.server_asks(request)
         return await self._model(request)
@@ -459,15 +426,7 @@ class Chat:
 
     async def _show_tools(self) -> None:
         tools = await self.client.list_tools()
-        printer = self._transcript.printer
-
-        def show() -> None:
-            for tool in tools:
-                show_item(printer, tool, indent=len(INDENT))
-            if not tools:
-                printer.line("No tools are offered.", "dim")
-
-        self._transcript.aside(show)
+        self._transcript.aside(partial(show_tools, tools, self._transcript.printer))
 
     def _system_prompt(self) -> str | None:
         """What the person has given, and what the servers say about their use, quoted as theirs."""
@@ -477,8 +436,7 @@ class Chat:
             said = instructions_of_all({client.name: said})
         return "\n\n".join(filter(None, [self._options.system, said])) or None
 
-    def show_aside(self, text: str, server: str = "") -> None:
-        """Print what the server logs, or one *server* of a file."""
+    def show(self, text: str, server: str = "") -> None:
         self._transcript.aside(partial(print_aside, text, server))
 
     def show_end(self, end: ConnectionClosed) -> None:
@@ -497,7 +455,7 @@ class Chat:
             decision = await self._approvals.decide(call)
         return NOT_MADE if self._stopped else decision
 
-    async def _ask(self, request: SamplingRequest) -> CreateMessageResult:
+    async def _ask(self, request: SamplingRequest) -> types.CreateMessageResult:
         self._request, self._said = request, ""
         answer = await self._model(request)
         if not self._said:  # the model does not stream
@@ -505,9 +463,9 @@ class Chat:
             self._transcript.text(answer.text)
         self._transcript.end_text()
         for block in answer.content:
-            if isinstance(block, ToolUseContent):
+            if isinstance(block, types.ToolUseContent):
                 self._transcript.calls(block)
-            elif isinstance(block, ImageContent | AudioContent):
+            elif isinstance(block, types.ImageContent | types.AudioContent):
                 self._transcript.content(as_text(block))
         self._runs_calls = bool(answer.tool_uses)
         return answer
@@ -529,7 +487,7 @@ class Chat:
     def _finish(self, result: LoopResult) -> ExitCode:
         note = NOTES.get(result.stop_reason or "")
         if self.messages[-1].role == "user":  # the answer is empty
-            self.messages.append(AssistantMessage("(no answer)"))
+            self.messages.append(types.AssistantMessage("(no answer)"))
             note = note or "The model gave no answer."
         if result.ended == "max_turns":
             note = f"The model was stopped: it has answered {MAX_TURNS} times."
@@ -539,24 +497,32 @@ class Chat:
             self._transcript.usage(result.usage)
         return ExitCode.OK if note is None else ExitCode.MODEL_ERROR
 
-    def _keep_unfinished(self, user_message: SamplingMessage, steps: list[Step], why: str) -> None:
+    def _keep_unfinished(self, user_message: types.SamplingMessage, steps: list[Step], why: str) -> None:
         """Keep what was said and done in a turn that did not end. Providers require an answer before the next prompt."""
         kept = [message for step in steps for message in step.messages]
-        self.messages += [user_message, *kept, AssistantMessage(f"{self._said}\n({why})".strip())]
+        self.messages += [user_message, *kept, types.AssistantMessage(f"{self._said}\n({why})".strip())]
 
 
 @dataclass(frozen=True, slots=True)
 class _StoppableTools:
-    """The tools of a conversation's server. A call that the person stops has a result."""
+    """The tools of a conversation, as a loop takes those of a group. A call that the person stops has a result."""
 
     chat: Chat
     client: Client | ClientGroup
+    approvals: None = None
 
     @property
     def name(self) -> str:
         return self.client.name
 
-    async def list_tools(self, *, timeout: float | None = None) -> list[Tool]:
+    @property
+    def clients(self) -> Mapping[str, Client]:
+        return self.client.clients if isinstance(self.client, ClientGroup) else {self.client.name: self.client}
+
+    def server_of(self, name: str) -> str:
+        return self.client.server_of(name) if isinstance(self.client, ClientGroup) else self.client.name
+
+    async def list_tools(self, *, timeout: float | None = None) -> list[types.Tool]:
         return await self.client.list_tools(timeout=timeout)
 
     async def call_tool(
@@ -566,38 +532,11 @@ class _StoppableTools:
         *,
         timeout: float | None = None,
         caller: object = None,
-    ) -> CallToolResult:
+    ) -> types.CallToolResult:
         with self.chat.stoppable_call():
             try:
                 return await self.client.call_tool(name, arguments, timeout=timeout, caller=caller)
             except ConnectionClosed as exc:  # the model is not told why: how the server ended is for the person
                 self.chat.show_end(exc)
                 raise
-        return CallToolResult(content=[TextContent(text=STOPPED)], is_error=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _OfClient(_StoppableTools):
-    client: Client
-
-    @property
-    def server_info(self) -> Implementation:
-        return self.client.server_info
-
-
-@dataclass(frozen=True, slots=True)
-class _OfGroup(_StoppableTools):
-    client: ClientGroup
-    approvals: None = None
-
-    @property
-    def clients(self) -> Mapping[str, Client]:
-        return self.client.clients
-
-    def server_of(self, name: str) -> str:
-        return self.client.server_of(name)
-
-
-def _stoppable(chat: Chat) -> _StoppableTools:
-    client = chat.client
-    return _OfGroup(chat, client) if isinstance(client, ClientGroup) else _OfClient(chat, client)
+        return types.CallToolResult(content=[types.TextContent(text=STOPPED)], is_error=True)

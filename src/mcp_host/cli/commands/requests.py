@@ -5,88 +5,64 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeAlias, TypeVar, assert_never
+from typing import Any, TextIO, TypeAlias, TypeVar, assert_never
 
-from anyio import create_task_group
+import anyio
 
-from mcp_host.cli.arguments import NAME, TAKE_MODEL, Options
+from mcp_host import types
+from mcp_host.cli.commands import COMMANDS
+from mcp_host.cli.commands.pins import what_changed
 from mcp_host.cli.connection import connected
+from mcp_host.cli.console import Console
 from mcp_host.cli.files import STDOUT, bytes_of, parts_of, write_parts, write_to_stdout
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.output import Printer, UsageError, as_json, near, print_aside, print_error, status_line
+from mcp_host.cli.options import NAME, Options
+from mcp_host.cli.output import (
+    ExitCode,
+    Printer,
+    Report,
+    UsageError,
+    as_json,
+    near,
+    print_aside,
+    print_error,
+    status_line,
+)
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
-from mcp_host.cli.pins import what_changed
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.errors import (
-    MARGIN,
-    McpError,
-    MissingRequiredClientCapability,
-    ServerError,
-    ToolChanged,
-    excerpt,
-    quoted,
-)
+from mcp_host.errors import MARGIN, McpError, MissingRequiredClientCapability, ServerError, ToolChanged, excerpt, quoted
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
 from mcp_host.terminal.text import NAME_SHOWN
-from mcp_host.types import (
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    Implementation,
-    ProgressNotificationParams,
-    Prompt,
-    PromptReference,
-    Resource,
-    ResourceTemplate,
-    ResourceTemplateReference,
-    Tool,
-)
 from mcp_host.types.content import as_text
 from mcp_host.types.tool_changes import ToolChange
 
-if TYPE_CHECKING:
-    from mcp_host.elicitation import Elicitation  # imported on demand
-
-Item: TypeAlias = Tool | Resource | ResourceTemplate | Prompt
+Item: TypeAlias = types.Tool | types.Resource | types.ResourceTemplate | types.Prompt
 
 LINES_SHOWN = 40  # of a description in a listing
 TEXT_SHOWN = 4000  # characters of one
 MODEL_MISSING = "a server that asks for a model gets one by --model, such as --model anthropic:claude-sonnet-5"
-NamedT = TypeVar("NamedT", Tool, Prompt)
+NamedT = TypeVar("NamedT", types.Tool, types.Prompt)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a command prints.
-
-    *document* is for programs, in the protocol's spelling; *show* prints it for people.
-    *error* is there when a tool ran and failed.
-    """
-
-    document: Mapping[str, object]
-    show: Callable[[Printer], None]
-    error: str | None = None
-    note: str | None = None
-    """What may help after the *error*."""
-    changed: bool = False
-    """Whether a tool is not as it was pinned."""
-
-
-async def run(options: Options) -> Report:
+def run(options: Options) -> Report:
     """Connect, run the command, and close.
 
     Raises:
         UsageError: The URL or a header is invalid, or there is no such model.
         McpError: As the client does.
     """
+    return anyio.run(_run, options)
+
+
+async def _run(options: Options) -> Report:
     model = None if options.model is None else make_model(options.model, verbose=options.verbose)
     changes: list[ToolChange] = []
 
@@ -97,9 +73,14 @@ async def run(options: Options) -> Report:
     sampling = None if model is None else Sampling(with_tools=model, approve=approver(options))
     pins = None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep))
     try:
-        report = await _report(options, sampling, pins)
+        async with connected(options, sampling, tools=pins, console=Console()) as client:
+            report = await REQUESTS[options.verb](client, options)
     except MissingRequiredClientCapability as exc:
-        if "sampling" in exc.required_capabilities and options.model is None and options.verb in TAKE_MODEL:
+        if (
+            "sampling" in exc.required_capabilities
+            and options.model is None
+            and "model" in COMMANDS[options.verb].options
+        ):
             exc.add_note(MODEL_MISSING)
         raise
     except UsageError:
@@ -107,39 +88,13 @@ async def run(options: Options) -> Report:
             if change.name == options.operand:
                 raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
         raise
-    return replace(report, changed=True) if changes and options.verb == "tools" else report
-
-
-async def _report(options: Options, sampling: Sampling | None, pins: ToolPolicy | None) -> Report:
-    if options.config is None:
-        async with connected(options, sampling=sampling, elicitation=_elicitation(), tools=pins) as client:
-            return await COMMANDS[options.verb](client, options)  # not restarted: a command makes its calls once
-    from mcp_host.cli.group import opened  # here, because importing it takes a while
-
-    async with opened(options, sampling=sampling, elicitation=_elicitation()) as group:
-        return await GROUP_COMMANDS[options.verb](group, options)
-
-
-def _elicitation() -> Elicitation | None:
-    """How servers ask the person at the terminal, if there is one."""
-    if not sys.stdin.isatty():
-        return None
-    from mcp_host.elicitation import Elicitation
-    from mcp_host.elicitation.terminal import fill_in_terminal, open_in_browser
-
-    return Elicitation(form=fill_in_terminal, url=open_in_browser)
+    return replace(report, code=ExitCode.TOOL_CHANGED) if changes and options.verb == "tools" else report
 
 
 async def _tools(client: Client | ClientGroup, options: Options) -> Report:
     tools = await client.list_tools()
 
-    def show(printer: Printer) -> None:
-        for tool in tools:
-            show_item(printer, tool, indent=printer.margin)
-        if not tools:
-            printer.line("No tools are offered.")
-
-    return Report({"tools": [tool.to_wire() for tool in tools]}, show)
+    return Report(document={"tools": [tool.to_wire() for tool in tools]}, show=partial(show_tools, tools))
 
 
 async def _call(client: Client | ClientGroup, options: Options) -> Report:
@@ -149,23 +104,29 @@ async def _call(client: Client | ClientGroup, options: Options) -> Report:
         result = await client.call_tool(options.operand, arguments, on_progress=on_progress)
     shown = result.content
     if options.output is not None:
-        shown = [block for block in shown if not isinstance(block, ImageContent | AudioContent | EmbeddedResource)]
+        shown = [
+            block
+            for block in shown
+            if not isinstance(block, types.ImageContent | types.AudioContent | types.EmbeddedResource)
+        ]
     text = "\n".join(map(as_text, shown))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = as_json(result.structured_content)
-    error = f"the tool reported an error\n{text}" if result.is_error else None
-    note = MODEL_MISSING if error and options.model is None and "sampling" in text.casefold() else None
+    errors = [f"the tool reported an error\n{text}"] if result.is_error else []
+    if errors and options.model is None and "sampling" in text.casefold():
+        errors.append(MODEL_MISSING)
 
     def show(printer: Printer) -> None:
-        if error is None and options.output == STDOUT:
+        if not errors and options.output == STDOUT:
             print_aside(text)
-        elif error is None:
+        elif not errors:
             printer.text(text)
         parts = list(parts_of(result.content))
-        if options.output is not None and (parts or error is None):
+        if options.output is not None and (parts or not errors):
             write_parts(parts, options.output)
 
-    return Report(result.to_wire(), show, error, note)
+    code = ExitCode.TOOL_ERROR if errors else ExitCode.OK
+    return Report(document=result.to_wire(), show=show, errors=errors, code=code)
 
 
 async def _read(client: Client, options: Options) -> Report:
@@ -173,7 +134,7 @@ async def _read(client: Client, options: Options) -> Report:
     with progress_line(sys.stderr) as on_progress:
         result = await client.read_resource(uri, on_progress=on_progress)
     data = b"\n".join(map(bytes_of, result.contents))
-    binary = [part for part in result.contents if isinstance(part, BlobResourceContents)]
+    binary = [part for part in result.contents if isinstance(part, types.BlobResourceContents)]
 
     def show(printer: Printer) -> None:
         if binary and len(result.contents) > 1:
@@ -188,7 +149,7 @@ async def _read(client: Client, options: Options) -> Report:
         else:
             printer.text(data.decode())
 
-    return Report(result.to_wire(), show)
+    return Report(document=result.to_wire(), show=show)
 
 
 async def _prompt(client: Client, options: Options) -> Report:
@@ -204,7 +165,7 @@ async def _prompt(client: Client, options: Options) -> Report:
         for message in result.messages:
             printer.field(message.role, as_text(message.content), prose=True)
 
-    return Report(result.to_wire(), show)
+    return Report(document=result.to_wire(), show=show)
 
 
 async def _complete(client: Client, options: Options) -> Report:
@@ -212,7 +173,11 @@ async def _complete(client: Client, options: Options) -> Report:
         raise UsageError("what to complete is missing: key=beginning")
     (key, value), *given = [(item.key, str(item.value)) for item in options.items]
     is_template = "{" in options.operand
-    ref = ResourceTemplateReference(uri=options.operand) if is_template else PromptReference(name=options.operand)
+    ref = (
+        types.ResourceTemplateReference(uri=options.operand)
+        if is_template
+        else types.PromptReference(name=options.operand)
+    )
     result = await client.complete(ref, key, value, context=dict(given) or None)
 
     def show(printer: Printer) -> None:
@@ -221,7 +186,7 @@ async def _complete(client: Client, options: Options) -> Report:
         if result.completion.has_more:
             print_error("the server has more completions")
 
-    return Report(result.to_wire(), show)
+    return Report(document=result.to_wire(), show=show)
 
 
 async def _find(list_items: Callable[[], Awaitable[Sequence[NamedT]]], kind: str, name: str) -> NamedT | None:
@@ -246,7 +211,7 @@ LISTS: Mapping[str, tuple[str, str, Callable[[Client], Awaitable[Sequence[Item]]
 """What `inspect` lists: a heading, the capability of the server, and the client's method."""
 
 
-async def _inspect(client: Client, options: Options, *, heading: str = "Server") -> Report:
+async def _inspect(client: Client, *, heading: str = "Server") -> Report:
     info, version, instructions = client.server_info, client.protocol_version, client.instructions
     capabilities = client.server_capabilities
     lists: dict[str, Sequence[Item]] = {}
@@ -278,26 +243,29 @@ async def _inspect(client: Client, options: Options, *, heading: str = "Server")
             for item in items:
                 show_item(printer, item, indent=4)
 
-    return Report(document, show)
+    return Report(document=document, show=show)
 
 
-async def _inspect_all(group: ClientGroup, options: Options) -> Report:
+async def _inspect_any(client: Client | ClientGroup, options: Options) -> Report:
+    return await (_inspect_all(client) if isinstance(client, ClientGroup) else _inspect(client))
+
+
+async def _inspect_all(group: ClientGroup) -> Report:
     """Each server of a file. One that cannot be inspected costs the others nothing."""
     reports: dict[str, Report] = {}
 
     async def inspect(status: ServerStatus) -> None:
         try:
             if status.state == "ready":
-                reports[status.name] = await _inspect(
-                    group.clients[status.name], options, heading=excerpt(status.name, NAME_SHOWN)
-                )
+                name = excerpt(status.name, NAME_SHOWN)
+                reports[status.name] = await _inspect(group.clients[status.name], heading=name)
                 return
         except McpError as exc:
             status = replace(status, error=str(exc))
         reports[status.name] = _not_inspected(status)
 
     statuses = group.status()
-    async with create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         for status in statuses.values():
             tasks.start_soon(inspect, status)
 
@@ -307,8 +275,8 @@ async def _inspect_all(group: ClientGroup, options: Options) -> Report:
                 printer.line()
             reports[name].show(printer)
 
-    servers = {name: {"state": status.state, **reports[name].document} for name, status in statuses.items()}
-    return Report({"servers": servers}, show)
+    servers = {name: {"state": status.state, **(reports[name].document or {})} for name, status in statuses.items()}
+    return Report(document={"servers": servers}, show=show)
 
 
 def _not_inspected(status: ServerStatus) -> Report:
@@ -318,36 +286,38 @@ def _not_inspected(status: ServerStatus) -> Report:
         if status.error is not None:
             printer.field("error", status.error)
 
-    return Report({} if status.error is None else {"error": status.error}, show)
+    return Report(document={} if status.error is None else {"error": status.error}, show=show)
 
 
-COMMANDS: Mapping[str, Callable[[Client, Options], Awaitable[Report]]] = {
+REQUESTS: Mapping[str, Callable[[Any, Options], Awaitable[Report]]] = {
     "tools": _tools,
     "call": _call,
     "read": _read,
     "prompt": _prompt,
     "complete": _complete,
-    "inspect": _inspect,
+    "inspect": _inspect_any,
 }
+"""Those that take ``--config`` get a client or a group, the others a client."""
 
-GROUP_COMMANDS: Mapping[str, Callable[[ClientGroup, Options], Awaitable[Report]]] = {
-    "tools": _tools,
-    "call": _call,
-    "inspect": _inspect_all,
-}
-"""Those for the servers of a file, who are used like one."""
+
+def show_tools(tools: Sequence[types.Tool], printer: Printer) -> None:
+    """Show all *tools*, or that there is none."""
+    for tool in tools:
+        show_item(printer, tool, indent=printer.margin)
+    if not tools:
+        printer.line("No tools are offered.")
 
 
 def show_item(printer: Printer, item: Item, *, indent: int) -> None:
     """A name, with the parameters if it has any (a question mark: optional), a title, and what else there is to tell."""
     title, fields = item.title, list[Field]()
     match item:
-        case Tool() | Prompt():
-            fields = parameters(item.input_schema if isinstance(item, Tool) else prompt_schema(item))
+        case types.Tool() | types.Prompt():
+            fields = parameters(item.input_schema if isinstance(item, types.Tool) else prompt_schema(item))
             head = signature(item.name, fields)
-        case Resource():
+        case types.Resource():
             head, title = item.uri, _with_title(item)
-        case ResourceTemplate():
+        case types.ResourceTemplate():
             head, title = item.uri_template, _with_title(item)
         case _:
             assert_never(item)
@@ -371,16 +341,16 @@ def _bounded(text: str) -> str:
     return shown if is_whole else f"{shown}\n... ({len(text):,} characters in all)"
 
 
-def _with_title(item: Implementation | Resource | ResourceTemplate) -> str:
+def _with_title(item: types.Implementation | types.Resource | types.ResourceTemplate) -> str:
     return f"{item.name} ({item.title})" if item.title else item.name
 
 
 @contextmanager
-def progress_line(stream: TextIO) -> Iterator[Callable[[ProgressNotificationParams], Awaitable[None]]]:
+def progress_line(stream: TextIO) -> Iterator[Callable[[types.ProgressNotificationParams], Awaitable[None]]]:
     """Show the last progress report on the status line."""
     with status_line(stream) as show:
 
-        async def on_progress(report: ProgressNotificationParams) -> None:
+        async def on_progress(report: types.ProgressNotificationParams) -> None:
             total = "" if report.total is None else f" of {report.total:g}"
             show(f"{MARGIN}{report.progress:g}{total} {report.message or ''}")
 
