@@ -318,7 +318,7 @@ async def test_a_call_that_is_allowed_when_the_turn_has_been_stopped_is_not_made
         conversing.stop()
         return Allow()
 
-    monkeypatch.setattr("mcp_host.cli.commands.chat.approver", lambda options, ask: allow_too_late)
+    monkeypatch.setattr("mcp_host.cli.commands.chat.approver", lambda options, console: allow_too_late)
     conversing = chat_with(ADD)
 
     with fail_after(IN_TIME):

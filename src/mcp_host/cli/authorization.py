@@ -9,21 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
-from mcp_host.auth import (
-    AuthError,
-    DeviceCode,
-    DiscoveryFailed,
-    Dynamic,
-    FileTokens,
-    Login,
-    LoginFailed,
-    OAuth,
-    OnDevice,
-    Redirection,
-    Registered,
-)
-from mcp_host.auth import in_browser as login_in_browser
-from mcp_host.auth import paste as login_by_paste
+from mcp_host import auth
 from mcp_host.auth.grants import Token, TokenEndpoint
 from mcp_host.auth.login.device import code_rows
 from mcp_host.auth.login.limits import LOG_IN
@@ -58,7 +44,7 @@ ARGUMENTS = {
 ELSEWHERE = "If your browser is on another machine, log in with --use-device-code or --paste."
 
 
-def authorization(options: Options, console: Console) -> OAuth:
+def authorization(options: Options, console: Console) -> auth.OAuth:
     """The authorization for the server of a command, with what is stored of earlier logins.
 
     Raises:
@@ -66,10 +52,10 @@ def authorization(options: Options, console: Console) -> OAuth:
     """
     secret = _secret(options) if options.client_id else None
     try:
-        client = Registered(options.client_id, secret, issuer=options.issuer) if options.client_id else None
-        return OAuth(
-            tokens=FileTokens(tokens_file()),
-            registration=Dynamic(NAME) if client is None else client,
+        client = auth.Registered(options.client_id, secret, issuer=options.issuer) if options.client_id else None
+        return auth.OAuth(
+            tokens=auth.FileTokens(tokens_file()),
+            registration=auth.Dynamic(NAME) if client is None else client,
             login=login_of(options, console),
             issuer_aliases=dict(options.issuer_alias),
             shared_resources=options.shared_resource,
@@ -87,19 +73,19 @@ def asked_scopes(options: Options) -> list[str]:
 
 
 @contextmanager
-def explaining(auth: OAuth, options: Options) -> Iterator[None]:
-    """For a connection with *auth*. If it fails, the error says what to pass to the command."""
+def explaining(oauth: auth.OAuth, options: Options) -> Iterator[None]:
+    """For a connection with *oauth*. If it fails, the error says what to pass to the command."""
     try:
         yield
-    except AuthError as exc:
+    except auth.AuthError as exc:
         text, kind = str(exc), type(exc)
         for advice, option in OPTIONS.items():
             if advice in text:
                 text += f"\nWith this command, that is {option}."
-        if isinstance(exc, LoginFailed) and _is_never_interactive(options):
+        if isinstance(exc, auth.LoginFailed) and _is_never_interactive(options):
             text += f": run {NAME} login {_shown_url(options)}{_as_option(exc.scopes)}"
-        if any(step.action == WITHOUT_METADATA for step in auth.steps):
-            kind = LoginFailed
+        if any(step.action == WITHOUT_METADATA for step in oauth.steps):
+            kind = auth.LoginFailed
             text = (
                 f"{_shown_url(options)} wants authorization, and does not say where to log in. "
                 f"If you have a token for it, pass that: -H 'Authorization: Bearer ...'\n{text}"
@@ -126,15 +112,15 @@ def _secret(options: Options) -> str | None:
     return secret
 
 
-def login_of(options: Options, console: Console) -> Login | OnDevice:
+def login_of(options: Options, console: Console) -> auth.Login | auth.OnDevice:
     """How a person logs in, at *console*."""
     if options.paste:
-        return _InTerminal(login_by_paste(redirect_uri=options.redirect_uri), console)
+        return _InTerminal(auth.paste(redirect_uri=options.redirect_uri), console)
     if options.use_device_code:
         return _OnDevice(console)
     if _is_never_interactive(options):
         return _NoLogin(options)
-    return _InTerminal(login_in_browser(redirect_uri=options.redirect_uri, hint=ELSEWHERE), console)
+    return _InTerminal(auth.in_browser(redirect_uri=options.redirect_uri, hint=ELSEWHERE), console)
 
 
 def _is_never_interactive(options: Options) -> bool:
@@ -148,7 +134,7 @@ def _shown_url(options: Options) -> str:
     return shown(options.url)
 
 
-class _OnDevice(OnDevice):
+class _OnDevice(auth.OnDevice):
     """A login on another device. The code is shown on stderr: nothing is read, so that no terminal is needed."""
 
     def __init__(self, console: Console) -> None:
@@ -161,10 +147,10 @@ class _OnDevice(OnDevice):
         async with self._console.login():
             try:
                 return await super().token(endpoint, client, uncancelled, server=server)
-            except DiscoveryFailed as exc:
-                raise DiscoveryFailed(f"{exc}: without a browser, log in with --paste") from exc
+            except auth.DiscoveryFailed as exc:
+                raise auth.DiscoveryFailed(f"{exc}: without a browser, log in with --paste") from exc
 
-    async def _show_code(self, code: DeviceCode) -> None:
+    async def _show_code(self, code: auth.DeviceCode) -> None:
         clear_status_line()
         printer = Printer(sys.stderr)
         printer.rows(code_rows(code, printer.layout))
@@ -173,12 +159,12 @@ class _OnDevice(OnDevice):
 class _InTerminal:
     """A login that writes to the terminal, on a line of its own."""
 
-    def __init__(self, login: Login, console: Console) -> None:
+    def __init__(self, login: auth.Login, console: Console) -> None:
         self._login = login
         self._console = console
 
     @asynccontextmanager
-    async def open(self, preferred: str | None) -> AsyncIterator[Redirection]:
+    async def open(self, preferred: str | None) -> AsyncIterator[auth.Redirection]:
         async with self._console.login():
             clear_status_line()
             async with self._login.open(preferred) as redirection:
@@ -192,5 +178,5 @@ class _NoLogin:
         self._server = "this server" if options.url is None else shown(options.url)
         self._why = "--no-login was given" if options.no_login else "there is no terminal to ask in"
 
-    def open(self, preferred: str | None) -> AbstractAsyncContextManager[Redirection]:
-        raise LoginFailed(f"{self._server} needs a login, and {self._why}")
+    def open(self, preferred: str | None) -> AbstractAsyncContextManager[auth.Redirection]:
+        raise auth.LoginFailed(f"{self._server} needs a login, and {self._why}")

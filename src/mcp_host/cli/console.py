@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from mcp_host.cli.output import as_json, print_aside
 from mcp_host.client.client import Client
 from mcp_host.group import ServerStatus
+from mcp_host.sampling import Allow, Deny
 from mcp_host.types import LoggingMessageNotificationParams
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
+Decide: TypeAlias = Callable[[RequestT], Awaitable[Allow | Deny]]
 
 
 class Console:
@@ -32,6 +34,10 @@ class Console:
     def with_keyboard(self, ask: Callable[[RequestT], Awaitable[AnswerT]]) -> Callable[[RequestT], Awaitable[AnswerT]]:
         """*ask*, which asks the person in the terminal, at a time that suits."""
         return ask
+
+    def decider(self, ask: Decide[RequestT], refuse: Decide[RequestT], *, agrees: bool) -> Decide[RequestT]:
+        """*ask*, if there is a person to ask, or else *refuse*. If a person *agrees* to all by an option, all is allowed."""
+        return _allow if agrees else self.with_keyboard(ask) if sys.stdin.isatty() else refuse
 
     def login(self) -> AbstractAsyncContextManager[None]:
         """A context in which a person logs in, at a time that suits."""
@@ -57,3 +63,7 @@ async def log_everything(client: Client) -> None:
     """Have the server send all that it logs, if it can."""
     if client.server_capabilities.logging is not None:
         await client.set_log_level("debug")
+
+
+async def _allow(request: object) -> Allow:
+    return Allow()

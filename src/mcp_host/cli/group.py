@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeAlias
 
 from mcp_host.auth import FileTokens
 from mcp_host.cli.authorization import login_of, tokens_file
 from mcp_host.cli.console import Console, log_everything, log_line
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
-from mcp_host.cli.models import allow
 from mcp_host.cli.options import NAME, Options
 from mcp_host.cli.output import ConsentMissing, UsageError, print_error, status_line
 from mcp_host.cli.transcript import reason
@@ -20,12 +18,10 @@ from mcp_host.client.client import Client
 from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, McpError, escaped, quoted
 from mcp_host.group import ClientGroup, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
-from mcp_host.sampling import Allow, Deny, Sampling
+from mcp_host.sampling import Deny, Sampling
 from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import LoggingMessageNotificationParams
-
-AskServer: TypeAlias = Callable[[ProposedServer], Awaitable[Allow | Deny]]
 
 NO_CONSENT = "there is no terminal to ask in; --approve-servers agrees to the servers of this file"
 WANTS_LOGIN = re.compile(r"https?://\S+(?= needs a login)")
@@ -55,7 +51,7 @@ async def opened(options: Options, sampling: Sampling | None, console: Console) 
     assert options.config is not None, "the caller has looked"
     group = ClientGroup.from_file(
         options.config,
-        approve_servers=_server_approver(options, console.with_keyboard(ask_in_terminal)),
+        approve_servers=console.decider(ask_in_terminal, _refuse, agrees=options.approve_servers),
         ask_input=console.with_keyboard(ask_for_input),
         answer_store=KeyringAnswers.of_person(asks_again=options.ask_again),
         tokens=FileTokens(tokens_file()),
@@ -88,10 +84,9 @@ async def opened(options: Options, sampling: Sampling | None, console: Console) 
                 _check_ready([group.status()[name] for name in wanted], options)
             yield group
         finally:
+            about = f"{wanted[0]}: " if options.verb == "call" else ""  # what is said of the others does not matter
             for warning in group.warnings:
-                if options.verb != "call" or warning.startswith(
-                    f"{wanted[0]}: "
-                ):  # what is said of the others does not matter
+                if warning.startswith(about):
                     print_error(f"warning: {warning}")
 
 
@@ -163,13 +158,6 @@ def problem(status: ServerStatus) -> str:
     if found := WANTS_LOGIN.match(why):
         why = f"run {NAME} login {found[0]}"
     return ": ".join(filter(None, [f"the server {quoted(status.name)} {NOT_READY[status.state]}", why]))
-
-
-def _server_approver(options: Options, ask: AskServer) -> AskServer:
-    """*ask*, which asks the person at the terminal. With ``--approve-servers`` all are agreed to, without a terminal none."""
-    if options.approve_servers:
-        return allow
-    return ask if sys.stdin.isatty() else _refuse
 
 
 async def _refuse(server: ProposedServer) -> Deny:

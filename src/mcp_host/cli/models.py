@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -12,6 +11,7 @@ from typing import TypeAlias
 from anyio import sleep
 
 from mcp_host.cli.arithmetic import MODELS, Model
+from mcp_host.cli.console import Console
 from mcp_host.cli.options import Options
 from mcp_host.cli.output import UsageError, print_aside, print_error
 from mcp_host.errors import CallDenied, ProviderError, excerpt, quoted
@@ -93,19 +93,13 @@ def _without_secrets(said: str, keys: Sequence[str]) -> str:
     return marked
 
 
-def approver(options: Options, ask: Approver = ask_in_terminal) -> Approver:
-    """*ask*, which asks the person at the terminal. With ``--yes`` all is allowed; without a terminal it is denied.
+def approver(options: Options, console: Console) -> Approver:
+    """Asks the person at *console*. With ``--yes`` all is allowed; without a terminal it is denied.
 
     Built-in models cost nothing, so servers need no approval for them.
     """
-    if options.yes or (options.model in MODELS and options.verb != "chat"):
-        return allow
-    return ask if sys.stdin.isatty() else _deny
-
-
-async def allow(request: object, /) -> Allow:
-    """Allow what *request* asks for."""
-    return Allow()
+    is_free = options.model in MODELS and options.verb != "chat"
+    return console.decider(ask_in_terminal, _deny, agrees=options.yes or is_free)
 
 
 async def _deny(request: SamplingRequest | ProposedCall, /) -> Deny:

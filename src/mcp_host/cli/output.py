@@ -262,10 +262,8 @@ def print_to_stderr(text: str, end: str = "\n") -> None:
 
 def print_failure(error: BaseException) -> None:
     """Print why the command failed to stderr, and which words of it are the server's."""
-    is_of_server = isinstance(error, errors.ServerError) and not isinstance(
-        error, errors.HttpStatusError
-    )  # that is a text of ours
-    print_error(f"{SERVER_SAYS if is_of_server else ''}{text_of(error)}")
+    is_ours = isinstance(error, errors.HttpStatusError) or not isinstance(error, errors.ServerError)
+    print_error(f"{'' if is_ours else SERVER_SAYS}{text_of(error)}")
 
 
 def _rows(line: str, lead: str, rest: str = MARGIN) -> Iterator[str]:

@@ -28,6 +28,9 @@ ROWS_SHOWN = 12  # of a description
 LEAVES_OUT = "Enter alone leaves it out."
 NO_MORE = "It may have several values. Enter alone: no more."
 YES = {**dict.fromkeys(("y", "yes"), True), **dict.fromkeys(("n", "no", ""), False)}
+ANSWERS_MISSING = (
+    "there is no terminal to ask in: pass -e NAME=VALUE, or -e NAME for a variable of the environment, for"
+)
 ID = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
@@ -95,9 +98,7 @@ class _Answers:
     def __init__(self, options: Options, server: str, file: Path, choice: ServerChoice) -> None:
         self._name = options.operand
         self._file = file
-        self._keeps_inputs = (
-            options.config is None
-        )  # whether the file's dialect has ``${input:id}``, kept in the keyring
+        self._keeps_inputs = options.config is None  # the user's own file has ``${input:id}``, kept in the keyring
         self._choice = choice
         self._references = References()
         self._answers: dict[str, str] = {}
@@ -120,13 +121,8 @@ class _Answers:
         """
         missing = [question for question in self._left if question.required and question.default is None]
         if missing:
-            lines = [
-                excerpt(f"{each.name} ({each.description})" if each.description else each.name) for each in missing
-            ]
-            text = (
-                "there is no terminal to ask in: pass -e NAME=VALUE, or -e NAME for a variable of the environment, for"
-            )
-            raise UsageError("\n".join([text, *lines]))
+            lines = [f"{each.name} ({each.description})" if each.description else each.name for each in missing]
+            raise UsageError("\n".join([ANSWERS_MISSING, *map(excerpt, lines)]))
 
     async def ask(self, terminal: Terminal) -> None:
         """Ask for what was not given. Secrets go to the keyring, or else stay in the environment."""

@@ -42,7 +42,6 @@ from mcp_host.providers.exchange.streams import Delta
 from mcp_host.sampling import Approvals, LoopResult, ProposedCall, Sampling, SamplingRequest, Step, run_tool_loop
 from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.loop.tools import TooManyTools
-from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.terminal.device import QUIET
 from mcp_host.types.content import as_text
 
@@ -232,7 +231,7 @@ class Chat(Console):
 
     def __init__(self, make: Callable[..., Model], transcript: Transcript, options: Options) -> None:
         self.messages: list[types.SamplingMessage] = []
-        self.approve = approver(options, self.with_keyboard(ask_in_terminal))
+        self.approve = approver(options, self)
         self._model = make(show=transcript.note, on_delta=self._on_delta)
         self._transcript = transcript
         self._options = options

@@ -15,6 +15,7 @@ from anyio import run as run_async
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_host.cli.arithmetic import Model
+from mcp_host.cli.console import Console
 from mcp_host.cli.models import Approver, approver, make_model
 from mcp_host.cli.options import Options
 from mcp_host.cli.output import Printer, Report, as_json
@@ -46,7 +47,7 @@ def run(options: Options) -> Report:
         UsageError: There is no such model.
     """
     assert options.model is not None, "the arguments have a default for it"
-    run_async(_show, make_model(options.model), approver(options), Printer(sys.stdout))
+    run_async(_show, make_model(options.model), approver(options, Console()), Printer(sys.stdout))
     return Report()
 
 

@@ -63,24 +63,21 @@ def run(options: Options) -> Report:
 
 
 async def _run(options: Options) -> Report:
-    model = None if options.model is None else make_model(options.model, verbose=options.verbose)
+    console, model = Console(), None if options.model is None else make_model(options.model, verbose=options.verbose)
     changes: list[ToolChange] = []
 
     async def keep(change: ToolChange) -> bool:
         changes.append(change)  # the file may be read-only, and not have it
         return False
 
-    sampling = None if model is None else Sampling(with_tools=model, approve=approver(options))
+    sampling = None if model is None else Sampling(with_tools=model, approve=approver(options, console))
     pins = None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep))
     try:
-        async with connected(options, sampling, tools=pins, console=Console()) as client:
+        async with connected(options, sampling, tools=pins, console=console) as client:
             report = await REQUESTS[options.verb](client, options)
     except MissingRequiredClientCapability as exc:
-        if (
-            "sampling" in exc.required_capabilities
-            and options.model is None
-            and "model" in COMMANDS[options.verb].options
-        ):
+        might = options.model is None and "model" in COMMANDS[options.verb].options
+        if might and "sampling" in exc.required_capabilities:
             exc.add_note(MODEL_MISSING)
         raise
     except UsageError:
@@ -104,11 +101,8 @@ async def _call(client: Client | ClientGroup, options: Options) -> Report:
         result = await client.call_tool(options.operand, arguments, on_progress=on_progress)
     shown = result.content
     if options.output is not None:
-        shown = [
-            block
-            for block in shown
-            if not isinstance(block, types.ImageContent | types.AudioContent | types.EmbeddedResource)
-        ]
+        files = types.ImageContent | types.AudioContent | types.EmbeddedResource
+        shown = [block for block in shown if not isinstance(block, files)]
     text = "\n".join(map(as_text, shown))
     if not result.content and result.structured_content is not None:  # such a tool "SHOULD also return" it as text
         text = as_json(result.structured_content)
@@ -172,12 +166,8 @@ async def _complete(client: Client, options: Options) -> Report:
     if not options.items:
         raise UsageError("what to complete is missing: key=beginning")
     (key, value), *given = [(item.key, str(item.value)) for item in options.items]
-    is_template = "{" in options.operand
-    ref = (
-        types.ResourceTemplateReference(uri=options.operand)
-        if is_template
-        else types.PromptReference(name=options.operand)
-    )
+    name = options.operand
+    ref = types.ResourceTemplateReference(uri=name) if "{" in name else types.PromptReference(name=name)
     result = await client.complete(ref, key, value, context=dict(given) or None)
 
     def show(printer: Printer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -151,11 +151,8 @@ def _add_from_registry(options: Options, server: str) -> Report:
         options.operand = server.rpartition("/")[2]
     path = _path(options)
     check_name(path, options.operand)  # this and the next before anything is asked
-    if (
-        not options.replace
-        and path.exists()
-        and any(each.name == options.operand for each in config.read_servers(path).servers)
-    ):
+    names = [each.name for each in config.read_servers(path).servers] if path.exists() else []
+    if not options.replace and options.operand in names:
         raise ConfigError(THERE_ALREADY, path=path, server=options.operand)
     if anyio.run(add_from_registry, options, server, path, partial(_write, options)):
         return _done(options, "added")
@@ -194,10 +191,8 @@ def _import(options: Options) -> Report:
         try:
             if len(entries) > 1:
                 raise UsageError("they differ: choose one by --from")
-            notes = [
-                *config.add_server(_file(options), name, entry, replace=options.replace),
-                *_readers(options, entry),
-            ]
+            left_out = config.add_server(_file(options), name, entry, replace=options.replace)
+            notes = [*left_out, *_readers(options, entry)]
         except (ConfigError, UsageError) as exc:
             reason = text_of(exc).removeprefix(f"{escaped(str(_path(options)))}: server {quoted(name)}: ")
             left.append({**about, "reason": reason})
