@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import redirect_stdout
 from io import StringIO
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_host.cli.arguments import parse
-from mcp_host.cli.commands import COMMANDS, servers
+from mcp_host.cli.commands import COMMANDS, examples, servers
 from mcp_host.cli.options import OPTIONS
 from mcp_host.cli.output import UsageError
 from tests.extent import THOROUGH
@@ -63,3 +64,9 @@ def test_all_commands_that_have_a_model_take_a_yes_for_it() -> None:
 
     assert [parse(command).yes for command in commands] == [False] * 3
     assert [parse([*command, flag]).yes for command in commands for flag in ("--yes", "-y")] == [True] * 6
+
+
+def test_each_example_of_the_help_is_a_command() -> None:
+    for verb in COMMANDS:
+        for line in examples(verb):
+            assert parse(shlex.split(line.partition("mcp-host ")[2])).verb.split()[0] == verb

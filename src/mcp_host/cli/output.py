@@ -291,10 +291,6 @@ def _failure_of_model(error: BaseException) -> errors.SamplingError | None:
     return cause if isinstance(cause, errors.SamplingError) else None
 
 
-def _clears_lines(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def _columns(stream: TextIO) -> int:
     try:
         return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
@@ -323,7 +319,7 @@ def clear_status_line() -> None:
 
 
 def _show_status(stream: TextIO, text: str) -> None:
-    if _clears_lines(stream):
+    if stream.isatty() and os.environ.get("TERM") != "dumb":  # that cannot clear a line
         row = next(wrapped(clean(text), _columns(stream) - 1))
         with writing(stream):
             stream.write(f"{CLEAR}{row}")
