@@ -88,10 +88,10 @@ def _run(argv: Sequence[str]) -> ExitCode:
     options = parse(argv)
     module = COMMANDS[options.verb.partition(" ")[0]].module
     report: Report = import_module(f"mcp_host.cli.commands.{module}").run(options)  # only this one: some take a while
-    if not options.json:
-        report.show(Printer(sys.stdout))
-    elif report.document is not None:
+    if options.json:
         print_json(report.document)
+    else:
+        report.show(Printer(sys.stdout))
     for text in report.errors:
         print_error(text)
     return report.code

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
 from functools import partial
@@ -115,7 +115,7 @@ class Report:
     Then stderr gets the *errors*, each a text for `print_error`.
     """
 
-    document: Mapping[str, object] | None = None
+    document: Mapping[str, object] = field(default_factory=dict)
     show: Callable[[Printer], None] = lambda printer: None
     errors: Sequence[str] = ()
     code: ExitCode = ExitCode.OK

@@ -265,7 +265,7 @@ async def _inspect_all(group: ClientGroup) -> Report:
                 printer.line()
             reports[name].show(printer)
 
-    servers = {name: {"state": status.state, **(reports[name].document or {})} for name, status in statuses.items()}
+    servers = {name: {"state": status.state, **reports[name].document} for name, status in statuses.items()}
     return Report(document={"servers": servers}, show=show)
 
 

@@ -156,7 +156,7 @@ def _add_from_registry(options: Options, server: str) -> Report:
         raise ConfigError(THERE_ALREADY, path=path, server=options.operand)
     if anyio.run(add_from_registry, options, server, path, partial(_write, options)):
         return _done(options, "added")
-    return Report(errors=["nothing was written"])
+    return Report(document={"added": None, "file": str(path)}, errors=["nothing was written"])
 
 
 def _server(options: Options) -> config.StdioServer | config.HttpServer:
