@@ -217,6 +217,21 @@ def test_the_file_of_codex_is_imported_from_and_written_to(run: Run, home: Path,
     )
 
 
+def test_servers_of_a_project_are_imported_only_from_its_file(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the user's own file they would be started without consent."""
+    theirs = written(home, "project/.mcp.json", '{"mcpServers": {"a": {"command": "./a"}}}')
+    monkeypatch.chdir(theirs.parent)
+
+    left = [run("servers", "import", *words) for words in (["--all"], ["a"], ["--from", "claude-code"])]
+    named = run("servers", "import", "--from", ".mcp.json")
+
+    assert [(done.code, done.out) for done in left] == [(0, ""), (2, ""), (0, "")]
+    assert left[1].err == "mcp-host: no other file of yours has a server 'a'\n"
+    assert named.out == f"Imported: a from {theirs.name}\n"
+
+
 ERRORS: list[tuple[list[str], str]] = [
     (["--all"], "'--all' stands before the command: options come after it (list, add, import, remove, enable, disable) (see mcp-host servers --help)"),
     (["frob"], "'frob' is no command (list, add, import, remove, enable, disable)"),
@@ -238,7 +253,7 @@ ERRORS: list[tuple[list[str], str]] = [
     (["add", "a", "-e", "A", "--config", "claude_desktop_config.json", "--", "npx"], "claude_desktop_config.json: server 'a': env.A: Claude Desktop does not read variables of the environment here"),
     (["add", "a\udc80", "https://x"], "'a\\udc80' is not UTF-8"),
     (["import"], "import which? Name servers, or pass --from FILE-OR-HOST, or --all"),
-    (["import", "a"], "no other file has a server 'a'"),
+    (["import", "a"], "no other file of yours has a server 'a'"),
     (["import", "--from", "none.json"], "none.json: there is no such file"),
     (["disable", "a"], "{own}: server 'a': there is no such server"),
     (["remove", "a"], "{own}: server 'a': there is no such server"),

@@ -225,7 +225,7 @@ def _chosen(options: Options) -> Mapping[str, Mapping[str, config.ServerEntry]]:
             found.setdefault(entry.name, {}).setdefault(entry.digest, entry)
     for name in options.words:
         if name not in found:
-            raise UsageError(f"no other file has a server {quoted(name)}{near(name, found)}")
+            raise UsageError(f"no other file of yours has a server {quoted(name)}{near(name, found)}")
     return {name: found[name] for name in options.words or found}
 
 
@@ -234,7 +234,8 @@ def _sources(options: Options) -> Sequence[Path | config.FoundFile]:
     source = options.source
     if source is not None and source not in config.DIALECTS:
         return [Path(source)]
-    found = [place for place in _everywhere() if place.path != _path(options)]
+    # A project's file only if it is named: servers in one's own file are started without consent.
+    found = [place for place in _everywhere() if place.path != _path(options) and place.scope != "project"]
     return [place for place in found if source in (None, place.dialect)]
 
 
