@@ -39,7 +39,8 @@ async def test_a_person_answers_with_a_line(screen: Screen, subtests: pytest.Sub
             assert await screen.outcome(partial(ask_for_input, wanted), "> ", *keys) == answer
 
 
-async def test_a_password_and_its_default_are_not_shown(screen: Screen) -> None:
+async def test_a_password_is_not_shown_but_what_enter_takes_is(screen: Screen) -> None:
+    """The file of a project could have its reader run what is hidden."""
     assert await screen.outcome(partial(ask_for_input, KEY), "> ", "hunter2\n") == "hunter2"
 
     assert screen.rows == [
@@ -47,7 +48,7 @@ async def test_a_password_and_its_default_are_not_shown(screen: Screen) -> None:
         "A file of servers asks for a value",
         "  | key in /home/ada/mcp.json",
         "Enter takes",
-        "  | what the file proposes",
+        "  | hunter1",
         "What you type is not shown.",
         ">",
     ]
