@@ -355,7 +355,15 @@ ANSWERS: list[tuple[ServerChoice, dict[str, str], str]] = [
         "packages[0].environmentVariables.A: the answer to A cannot be used: it has a NUL character",
     ),
     (remote(url="{a}", variables={"a": {}}), {}, "remotes[0].url: a has no value, and is required"),
-    (remote(url="{a}", variables={"a": {}}), {"a": "file:///x"}, "remotes[0].url: it is no http(s) URL"),
+    *(
+        (remote(url="{a}", variables={"a": {}}), {"a": url}, "remotes[0].url: it is no plain http(s) URL")
+        for url in (
+            "file:///x",
+            "https://good.example@evil.example/mcp",
+            "https://good.example\\@evil.example/mcp",
+            "https://g\u043eod.example/mcp",
+        )
+    ),
 ]
 
 

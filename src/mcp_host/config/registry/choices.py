@@ -17,7 +17,7 @@ QuestionFormat: TypeAlias = Literal["string", "number", "boolean", "filepath"]
 
 BOOLEANS = ("true", "false")
 NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
-URL = re.compile(r"https?://[^\s/{}]", re.IGNORECASE)
+URL = re.compile(r"https?://[\w.:\[\]-]+([/?#]|$)", re.IGNORECASE | re.ASCII)  # no user, and no other host's look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class UrlParts:
     def fill(self, answers: Mapping[str, str]) -> PreparedServer:
         [url] = self.url.fill(answers)
         if not URL.match(url):
-            raise RegistryError("it is no http(s) URL", field=self.url.field)
+            raise RegistryError("it is no plain http(s) URL", field=self.url.field)
         headers = {part.name: Secret(value) for part in self.headers for value in part.fill(answers)}
         secrets = {f"headers.{part.name}" for part in self.headers if part.is_secret and part.name in headers}
         secrets |= {"url"} if self.url.is_secret else set()
