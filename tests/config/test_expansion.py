@@ -156,6 +156,52 @@ def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, 
     assert local.shown == "http://localhost/mcp at /var/run/${env:V}.sock"
 
 
+def test_what_decides_what_is_run_is_shown_also_if_it_is_from_a_file(tmp_path: Path) -> None:
+    """Its project wrote the file: with it, an entry could hide its program."""
+    written(tmp_path, "x", "/tmp/x.sh\n")
+    local = entry(tmp_path, command="${file:x}", args=["${file:x}"], cwd="${file:x}").preview({})
+    socket = entry(tmp_path, url="http://localhost/mcp", socket="${file:x}").preview({})
+
+    assert (local.shown, local.cwd) == ("/tmp/x.sh '**********'", "/tmp/x.sh")
+    assert socket.shown == "http://localhost/mcp at /tmp/x.sh"
+
+
+HOSTS: dict[str, str | None] = {
+    "https://example.com:8443/mcp?@x": "example.com",
+    "https://good.example@evil.example/mcp": "evil.example",
+    "https://good.example\\@evil.example/mcp": "evil.example",
+    "https://good.ex\u0430mple/mcp": "good.xn--exmple-4nf",
+    "https://good\u3002example/": "good.example",
+    "${file:url}": "evil.example",
+    "https://${KEY}.example/": "**********.example",
+    "${KEY}": None,
+    "https://good.example\uff0fevil.example/": None,
+}
+
+
+def test_the_host_is_the_one_that_is_connected_to(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    written(tmp_path, "url", "https://evil.example/mcp")
+    for url, host in HOSTS.items():
+        with subtests.test(url):
+            assert entry(tmp_path, url=url).preview({"KEY": "s3cret"}).host == host
+    assert entry(tmp_path, url="http://localhost/", socket="/run/x.sock").preview({}).host is None
+
+
+def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> None:
+    """A project's file of any name may be one of the user's."""
+    home = written(tmp_path, "home/.token", "t0k3n")
+    written(tmp_path, "project/plain", "x")
+    for link in ("project/key.txt", "project/.env"):
+        (tmp_path / link).symlink_to(home)
+    headers = {"A": "${file:key.txt} ${file:key.txt}", "B": "${file:plain}", "C": "${file:../home/.token}"}
+
+    remote = entry(tmp_path / "project", url="https://example.com", headers=headers).preview({})
+    local = entry(tmp_path / "project", command="a", envFile=".env").preview({})
+
+    assert remote.links == (f"headers.A: key.txt leads to {home}",)
+    assert local.links == (f"env_file: .env leads to {home}",)
+
+
 def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
     written(tmp_path, "x/.env", 'A=file\nB="b # c"\nnot a variable\nTWICE=${A}')
     server = entry(tmp_path / "x/.vscode", "vscode", command="a", envFile="${workspaceFolder}/.env", env={"A": "entry"})
@@ -209,7 +255,13 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
             "RUBYOPT",
             "GIT_SSH_COMMAND",
             "UV_INDEX_URL",
+            "HTTPS_PROXY",
+            "https_proxy",
+            "SSL_CERT_FILE",
+            "REQUESTS_CA_BUNDLE",
             "npm_config_registry",
+            "npm_execpath",
+            "PIPX_DEFAULT_PYTHON",
             "OPENSSL_CONF",
             "GOFLAGS",
             "RUSTC_WRAPPER",
@@ -217,6 +269,18 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
         *(
             "JAVA_TOOL_OPTIONS",
             "XDG_CONFIG_HOME",
+            "UserProfile",
+            "LOCALAPPDATA",
+            "VOLTA_HOME",
+            "PYENV_VERSION",
+            "VIRTUAL_ENV",
+            "CONTAINER_HOST",
+            "KUBECONFIG",
+            "BASH_FUNC_npx%%",
+            "SSH_ASKPASS",
+            "EDITOR",
+            "GOENV",
+            "TS_NODE_REQUIRE",
             "ZDOTDIR",
             "PS4",
             "DOTNET_STARTUP_HOOKS",
@@ -227,6 +291,9 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
     others = (
         "MODE",
         "PATHS",
+        "NO_PROXY",
+        "TMPDIR",
+        "GOOGLE_CLOUD_PROJECT",
         "GITHUB_TOKEN",
         "GOOGLE_API_KEY",
         "UV_PUBLISH_TOKEN",

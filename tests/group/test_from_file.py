@@ -225,6 +225,65 @@ async def test_a_person_sees_and_agrees_to_all_of_a_projects_files_that_decides_
             assert (status.state, status.error) == ("needs_consent", "it has changed while a person was asked about it")
 
 
+async def test_consent_to_a_url_is_for_what_the_file_sends_to_it(project: Path, subtests: pytest.Subtests) -> None:
+    """A text of a header or of the login becomes a secret of the user by another file in its place, or by another dialect."""
+    approver, environment = Approver(), {"KEY": "k3y"}
+    path = project / "servers.json"
+    entry: dict[str, object] = {
+        "url": "http://127.0.0.1:9/mcp",
+        "headers": {"X-A": "$KEY", "X-B": "${file:value}", "X-C": "${KEY}"},
+        "oauth": {"clientId": "me", "clientSecret": "${file:secret}"},
+    }
+    gemini = {"httpUrl": "http://127.0.0.1:9", "disabled": True}
+
+    async def asked(**others: object) -> list[str]:
+        approver.asked = []
+        written(path, {"a": entry, **others})
+        with anyio.fail_after(200):
+            async with ClientGroup.from_file(
+                path, scope="project", approve_servers=approver, environment=environment, wait=0
+            ):
+                return approver.names
+
+    for each in ("value", "secret"):
+        (project / each).write_text("harmless")
+    assert await asked() == ["a"]
+    environment["KEY"] = "another"
+    assert await asked() == []
+    for each in ("value", "secret"):
+        with subtests.test(each):
+            (project / each).write_text("another")
+            assert await asked() == ["a"]
+            assert await asked() == []
+    with subtests.test("another dialect"):
+        entry = {"url": entry["url"], "headers": {"X-A": "$KEY"}}
+        assert await asked() == ["a"]
+        assert await asked(b=gemini) == ["a"]
+
+
+async def test_a_file_that_changes_while_an_input_is_asked_for_was_not_agreed_to(project: Path) -> None:
+    variables = project / ".env"
+    variables.write_text("MODE=dev")
+    path = written(project / "servers.json", {"a": {**DOWN, "args": ["${input:key}"], "envFile": ".env"}})
+    approver = Approver()
+
+    def ask(each: Input) -> str:
+        variables.write_text("NODE_OPTIONS=--require=./other.js")
+        return each.id
+
+    with anyio.fail_after(200):
+        group = ClientGroup.from_file(path, scope="project", approve_servers=approver, ask_input=ask)
+        async with group:
+            status = group.status()["a"]
+            assert (status.state, status.error) == ("needs_consent", "it has changed while a person was asked about it")
+            assert (await group.enable("a")).state == "down"
+
+    assert [each.variables for each in approver.asked] == [
+        {"MODE": "**********"},
+        {"NODE_OPTIONS": "--require=./other.js"},
+    ]
+
+
 async def test_only_servers_of_a_project_need_consent_or_all_of_a_file_of_unknown_scope_if_the_host_asks(
     project: Path, subtests: pytest.Subtests
 ) -> None:

@@ -44,11 +44,9 @@ URL = replace(
 )
 
 
-async def decision(
-    screen: Screen, *keys: str, asked: ProposedServer = COMMAND, question: str | None = None
-) -> Allow | Deny:
+async def decision(screen: Screen, *keys: str, asked: ProposedServer = COMMAND) -> Allow | Deny:
     """Ask, press *keys* at each question, and return the decision."""
-    question = question or (START if asked.kind == "command" else CONNECT)
+    question = START if asked.kind == "command" else CONNECT
     return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
 
 
@@ -77,7 +75,8 @@ async def test_the_person_sees_the_file_the_command_and_what_else_decides_what_r
         "variables that can decide what is run",
         "  | PATH=/opt/bin",
         "variables of the environment that the file gives it",
-        "  | MODE, PATH, TOKEN",
+        "  | MODE=dev",
+        "  | TOKEN=**********",
         "values of yours that it gets",
         "  | args[1]: the variable DIR",
         "  | env.TOKEN: the variable KEY",
@@ -92,11 +91,22 @@ async def test_the_person_sees_the_file_the_command_and_what_else_decides_what_r
 PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
     "a URL of a file of unknown scope": (
         replace(URL, scope=None, variables={"X-Key": "**********"}),
-        ["A file brings a server", "its URL", "headers that the file gives it"],
+        ["A file brings a server", "its URL", "headers that the file gives it", "  | X-Key=**********"],
     ),
     "a URL whose host is not at its beginning": (
-        replace(URL, expanded="https://good.example@evil.example/mcp?@x"),
+        replace(URL, expanded="https://example.com@evil.example/mcp?@x", host="evil.example"),
         ["the host that it connects to", "  | evil.example"],
+    ),
+    "a URL whose host is hidden": (
+        replace(URL, expanded="**********", host="evil.example"),
+        ["the host that it connects to", "  | evil.example"],
+    ),
+    "a host that may look like another": (
+        replace(URL, expanded="https://ex\u0430mple.com/mcp", host="xn--exmple-4nf.com"),
+        [
+            "  | xn--exmple-4nf.com",
+            "This host has letters that may look like others: is it the one that you know?",
+        ],
     ),
     "another command": (
         replace(COMMAND, previous="npx shop"),
@@ -108,7 +118,11 @@ PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
     ),
     "other settings": (
         replace(COMMAND, variables={}, deciding=(), previous=COMMAND.expanded),
-        ["what you agreed to", "  | the same as far as it is shown: a setting or a hidden value is another now"],
+        [
+            "what you agreed to",
+            "  | the same as far as it is shown: a hidden value, or something else in its",
+            "  |     entry or its files, has changed",
+        ],
     ),
     "what would control the terminal": (
         replace(COMMAND, name="a\x1b[2J", expanded="x \x1b[2J\u202e"),
@@ -122,9 +136,30 @@ async def test_a_change_is_shown_with_what_was_agreed_to_and_text_of_the_file_is
 ) -> None:
     for name, (proposed, rows) in PARTS.items():
         with subtests.test(name):
-            question = CONNECT.replace("y/N", "y/v/N") if proposed.variables and proposed.kind == "url" else None
-            assert await decision(screen, "n\n", asked=proposed, question=question) == REFUSED
+            assert await decision(screen, "n\n", asked=proposed) == REFUSED
             assert [row for row in rows if row not in screen.rows] == []
+
+
+async def test_the_host_is_not_repeated_and_many_variables_do_not_move_the_command_out_of_sight(screen: Screen) -> None:
+    plain = replace(URL, expanded="HTTPS://Example.com:8443/mcp", host="example.com")
+    many = {f"GIT_{number}": "x" * 300 for number in range(500)}
+
+    assert await decision(screen, "n\n", asked=plain) == REFUSED
+    assert "the host that it connects to" not in screen.rows
+    assert await decision(screen, "n\n", asked=replace(COMMAND, variables=many, deciding=tuple(many))) == REFUSED
+
+    rows = screen.rows[screen.rows.index("variables that can decide what is run") :]
+    assert rows[5:14] == [
+        "  | GIT_1=" + "x" * 70,
+        "  |     " + "x" * 72,
+        "  |     " + "x" * 72,
+        "  | ... and 2 more lines",
+        "  | GIT_2=" + "x" * 70,
+        "  |     " + "x" * 72,
+        "  |     " + "x" * 72,
+        "  | ... and 2 more lines",
+        "  | ... and at least 1000 more lines",
+    ]
 
 
 async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> None:
@@ -139,18 +174,12 @@ async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> Non
     assert any("--last" in row for row in second)
 
 
-async def test_the_whole_entry_has_the_values_of_its_variables_and_is_offered_only_if_there_is_more(
+async def test_the_whole_entry_has_its_settings_and_is_offered_only_if_there_is_more(
     screen: Screen,
 ) -> None:
     assert await decision(screen, "v\n", "y\n") == Allow()
 
     rows = screen.rows
     second = rows[rows.index("Start this server? [y/v/N] v") + 1 :]
-    assert second[second.index("variables of the environment that the file gives it") :][:4] == [
-        "variables of the environment that the file gives it",
-        "  | MODE=dev",
-        "  | PATH=/opt/bin",
-        "  | TOKEN=**********",
-    ]
     assert second[second.index("its other settings") :][:2] == ["its other settings", "  | timeout: 5.0 seconds"]
     assert await decision(screen, "v\n", "n\n", asked=URL) == REFUSED  # it is no key then

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
@@ -16,7 +16,7 @@ from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.dotenv import parse_env_file
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
-from mcp_host.config.variables import HIDDEN, NotSet, Values, read_small_file
+from mcp_host.config.variables import HIDDEN, Expansion, NotSet, Values
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
 from mcp_host.transports._http.secret import Secret, SecretValues
@@ -53,8 +53,10 @@ class ServerPreview:
     *shown* is as for `ExpandedServer`, with ``${input:id}`` in the place of inputs. *cwd* is the folder that it is started in (None: that of
     this process), and *env_file* the path of the file with more variables. *variables* are those of the environment, or the headers,
     that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
-    what is run, such as PATH: what the files say of these is shown. *digest* is of all this, and of what the files say in the
-    place of what is hidden; values that the environment gives to variables or headers may change.
+    what is run, such as PATH: what the files say of these is shown. *host* is the one that is connected to, in ASCII, as far as the
+    files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``.
+    *digest* is of all this, and of what the files say in the place of what is hidden, also of the login; values that the environment
+    gives to variables or headers may change.
     """
 
     shown: str
@@ -63,6 +65,8 @@ class ServerPreview:
     cwd: str | None = None
     env_file: str | None = None
     deciding: tuple[str, ...] = ()
+    host: str | None = None
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +191,15 @@ class _Expander:
     def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
         real, shown, settled = (server.map(each) for each in (self._text, self._shown_text, self._settled_text))
         if isinstance(shown, HttpServer):
-            headers = _in_order(_told(shown.headers))
+            assert isinstance(settled, HttpServer), "it is of the same kind"
+            login = self._entry.oauth and self._entry.oauth.map(self._settled_text)
+            settings = [] if login is None else [getattr(login, each.name) for each in fields(login)]
             return ServerPreview(
-                shown=_shown(shown), variables=headers, digest=digest([_identity(real), list(headers)])
+                shown=_shown(shown),
+                variables=_in_order(_told(shown.headers)),
+                digest=digest([_identity(real), _secrets(settled.headers), settings]),
+                host=_host(settled),
+                links=tuple(map(escaped, self._values.links)),
             )
         assert isinstance(real, StdioServer), "it is of the same kind"
         assert isinstance(settled, StdioServer), "it is of the same kind"
@@ -206,28 +216,31 @@ class _Expander:
             cwd=None if cwd is None else escaped(cwd),
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
+            links=tuple(map(escaped, self._values.links)),
         )
 
     def _text(self, name: str, value: Value) -> Secret | None:
-        reason = ""
-        try:
-            expansion = self._values.expand(name, value)
-        except NotSet as exc:
-            reason = str(exc)
-        if reason:
-            raise self._entry.error(reason, name)
+        expansion = self._expansion(name, value)
         if expansion is None:
             self._warnings.append(f"{name}: it is left out, since the environment has no such variable")
             return None
         return expansion.text
 
     def _shown_text(self, name: str, value: Value) -> Secret | None:
-        expansion = self._values.expand(name, value)
+        expansion = self._expansion(name, value)
         return None if expansion is None else Secret(expansion.shown)
 
     def _settled_text(self, name: str, value: Value) -> Secret | None:
-        expansion = self._values.expand(name, value)
+        expansion = self._expansion(name, value)
         return None if expansion is None else expansion.settled
+
+    def _expansion(self, name: str, value: Value) -> Expansion | None:
+        reason = ""
+        try:
+            return self._values.expand(name, value)
+        except NotSet as exc:
+            reason = str(exc)
+        raise self._entry.error(reason, name)
 
     def _stdio(self, server: StdioServer) -> Stdio:
         env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
@@ -251,7 +264,7 @@ class _Expander:
             return SecretValues()
         reason = ""
         try:
-            text = read_small_file(self._values.folder / path)
+            text = self._values.read("env_file", path)
         except NotSet as exc:
             reason = str(exc)
         if reason:
@@ -323,6 +336,16 @@ def _shown(server: StdioServer | HttpServer) -> str:
     if isinstance(server, StdioServer):
         return escaped(shlex.join([server.command, *server.args]))
     return escaped(str.__str__(server.url) + ("" if server.uds is None else f" at {server.uds}"))
+
+
+def _host(server: HttpServer) -> str | None:
+    """The host that is connected to, if the URL has one and no socket takes its place: readers of a URL may find another one."""
+    from mcp_host.transports._http.url import parse_url  # not needed for stdio
+
+    try:
+        return None if server.uds else parse_url(server.url).raw_host.decode()
+    except ValueError:  # it is not known before the variables are
+        return None
 
 
 def _told(values: Mapping[str, Value]) -> dict[str, str]:

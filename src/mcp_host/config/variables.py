@@ -173,6 +173,8 @@ class Values:
     """Relative paths are from here."""
     inputs: Mapping[str, Input]
     answers: Mapping[Input, str] = field(repr=False)
+    links: dict[str, None] = field(default_factory=dict)
+    """Those that were read so far, such as ``headers.X-Key: key.txt leads to /home/u/.token``."""
 
     def expand(self, name: str, value: Value) -> Expansion | None:
         """The *value* of the field *name*. None: an optional one is not set.
@@ -199,6 +201,17 @@ class Values:
             settled += HIDDEN if scheme in ("env", "input") else text
         return Expansion(Secret(whole), shown, Secret(settled))
 
+    def read(self, name: str, path: str) -> str:
+        """The text of the file that the field *name* is from. It blocks.
+
+        Raises:
+            NotSet: It cannot be read.
+        """
+        text = _read_small_file(self.folder / path)
+        if (target := _target(self.folder, path)) is not None:
+            self.links[f"{name}: {path} leads to {target}"] = None
+        return text
+
     def _resolve(self, variable: Variable, name: str) -> tuple[str, Scheme, bool]:
         """The value, where it is from, and whether it may be a secret."""
         problem: NotSet | None = None
@@ -209,8 +222,8 @@ class Values:
                 problem = problem or exc
                 continue
             if text or variable.form != "${a:b | c:d}":  # there, "the first that is not empty"
-                is_shown = scheme in ("value", "place") or (scheme == "env" and name in SHOWN)
-                return text, scheme, not is_shown and not (scheme == "input" and not self.inputs[argument].password)
+                is_secret = scheme in ("env", "file") or (scheme == "input" and self.inputs[argument].password)
+                return text, scheme, is_secret and name not in SHOWN
         raise problem or NotSet("none of its sources has a value")
 
     def _value(self, scheme: Scheme, argument: str, name: str) -> str:
@@ -222,7 +235,7 @@ class Values:
             case "input":
                 return self._answer(argument)
             case "file":
-                return self._file(argument)
+                return self.read(name, argument).strip()
             case "place":
                 return self._place(argument)
             case "unsupported":
@@ -248,9 +261,6 @@ class Values:
             raise NotSet(f"the input {quoted(id)} has no answer")
         return answer
 
-    def _file(self, path: str) -> str:
-        return read_small_file(self.folder / path).strip()
-
     def _place(self, place: str) -> str:
         if place in ("pathSeparator", "/"):
             return os.sep
@@ -261,12 +271,14 @@ class Values:
         return self.workspace if place == "workspaceFolder" else Path(self.workspace).name
 
 
-def read_small_file(path: Path) -> str:
-    """The text of a file that a server's entry names. It blocks.
+def _target(folder: Path, path: str) -> str | None:
+    """Where *path*, which is from *folder*, leads to, if there is a link in it."""
+    written = os.path.join(os.path.realpath(folder), path)
+    target = os.path.realpath(written)
+    return None if target == os.path.normpath(written) else target
 
-    Raises:
-        NotSet: It cannot be read.
-    """
+
+def _read_small_file(path: Path) -> str:
     reason = "there is no such file"
     try:
         content = LockedFile(path, max_size=MAX_FILE).read()

@@ -173,9 +173,12 @@ class FileServer:
         for warning in self.warnings:
             logger.warning("%s: %s", self.entry.name, warning)
         try:
-            if self._needs_consent:
-                await self._get_consent(on_question)
-            return self._to_options(await self._expanded())
+            agreed = await self._get_consent(on_question) if self._needs_consent else None
+            expanded = await self._expanded()
+            # Files may have changed after they were shown, before they were read into what is started.
+            if agreed is not None and (await _in_thread(self._compared))[0].digest != agreed.digest:
+                raise NotStarted("needs_consent", CHANGED)
+            return self._to_options(expanded)
         except ConfigError as exc:
             raise NotStarted("disabled", str(exc)) from exc
 
@@ -195,7 +198,8 @@ class FileServer:
         scope = self.entry.source.scope
         return scope == "project" or (scope is None and self._options.approve is not None)
 
-    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> None:
+    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> ProposedServer:
+        """What a person has agreed to, now or before."""
         try:
             proposed, agreed = await _in_thread(self._compared)
         except ConfigError as exc:
@@ -203,7 +207,7 @@ class FileServer:
                 raise
             raise NotStarted("needs_consent", str(exc)) from exc
         if agreed:
-            return
+            return proposed
         on_question(proposed)
         if self._options.approve is None:
             raise NotStarted("needs_consent", NOT_ASKED)
@@ -211,12 +215,11 @@ class FileServer:
             refused = await self._ask(self._options.approve, proposed)
         if refused is not None:
             raise NotStarted("needs_consent", refused)
-        if (await _in_thread(self._compared))[0].digest != proposed.digest:  # its files were changed meanwhile
-            raise NotStarted("needs_consent", CHANGED)
         try:
             await self.agree(proposed)
         except ConfigError as exc:  # it may be started nevertheless: the person has agreed
             logger.warning("%s: the consent is not remembered: %s", self.entry.name, exc)
+        return proposed
 
     def _compared(self) -> tuple[ProposedServer, bool]:
         """What a person is asked about, and whether they have agreed to it before. It blocks."""
@@ -233,7 +236,8 @@ class FileServer:
             env_file=preview.env_file,
             variables=preview.variables,
             deciding=preview.deciding,
-            expansions=entry.variables,
+            host=preview.host,
+            expansions=(*entry.variables, *preview.links),
             settings=tuple(escaped(text) for text in _settings(entry)),
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Protocol
 
 from anyio.lowlevel import checkpoint
@@ -17,6 +18,7 @@ from mcp_host.errors import excerpt
 from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.request import SamplingRequest
 from mcp_host.sampling.shown import as_json, rest_of, texts_of, unseen
+from mcp_host.terminal.browser import lookalike_rows
 from mcp_host.terminal.fields import Field, each_field, signature
 from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
 from mcp_host.types import (
@@ -317,7 +319,7 @@ WHOSE = {
     None: "A file brings a server",
 }
 
-SAME = "the same as far as it is shown: a setting or a hidden value is another now"
+SAME = "the same as far as it is shown: a hidden value, or something else in its entry or its files, has changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +335,10 @@ class _ServerPage(_Page):
         yield from self.part("the command that is run on this machine" if is_command else "its URL", proposed.expanded)
         if proposed.written != proposed.expanded:
             yield from self.part("as the file has it", proposed.written)
-        if not is_command and (host := _host_behind(proposed.expanded)):
-            yield from self.part("the host that it connects to", host)
+        if proposed.host is not None:
+            if not _begins_with(proposed.expanded, proposed.host):
+                yield from self.part("the host that it connects to", proposed.host)
+            yield from lookalike_rows(proposed.host, self.layout)
         yield from self.surroundings()
         if proposed.expansions:
             yield from self.part("values of yours that it gets", "\n".join(proposed.expansions))
@@ -355,30 +359,27 @@ class _ServerPage(_Page):
             yield from self.part("the file that more variables are from", proposed.env_file)
         if proposed.deciding:
             yield from self.values("variables that can decide what is run", proposed.deciding)
-        if proposed.variables:
+        if others := [name for name in proposed.variables if name not in proposed.deciding]:
             given = "variables of the environment" if proposed.kind == "command" else "headers"
-            heading = f"{given} that the file gives it"
-            if self.whole:
-                yield from self.values(heading, proposed.variables)
-            else:
-                yield from self.part(heading, ", ".join(proposed.variables))
+            yield from self.values(f"{given} that the file gives it", others)
 
     def values(self, heading: str, names: Iterable[str]) -> Rows:
-        """One after the other, so that a long one does not hide the next."""
         yield from self.heading(heading)
-        for name in names:
-            rows = self.text(f"{name}={self.proposed.variables[name]}", hang=4)
-            yield from self.layout.cut(rows, self.most(SETTING_ROWS_SHOWN))
+        yield from self.layout.cut(chain.from_iterable(map(self.value, names)), self.most(ROWS_SHOWN))
+
+    def value(self, name: str) -> Rows:
+        """One of several, so that a long one does not hide the next."""
+        rows = self.text(f"{name}={self.proposed.variables[name]}", hang=4)
+        yield from self.layout.cut(rows, self.most(SETTING_ROWS_SHOWN))
 
     def part(self, heading: str, text: str) -> Rows:
         yield from self.heading(heading)
         yield from self.layout.cut(self.text(text, hang=4), self.most(ROWS_SHOWN))
 
 
-def _host_behind(url: str) -> str:
-    """The host of a *url* that has a user before it, which may look like a host. Else an empty text."""
-    authority = re.split(r"[/?#\\]", url.partition("://")[2])[0]
-    return authority.rpartition("@")[2] if "@" in authority else ""
+def _begins_with(url: str, host: str) -> bool:
+    """Whether *url* plainly begins with *host*, and all see it there: a user before it may look like a host."""
+    return re.match(rf"https?://\[?{re.escape(host)}\]?(:\d+)?([/?#]|$)", url, re.IGNORECASE) is not None
 
 
 def _json(value: object) -> str:
