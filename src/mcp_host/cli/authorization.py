@@ -21,7 +21,6 @@ from mcp_host.cli.console import Console
 from mcp_host.cli.options import NAME, Options
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.concurrency.locked_file import state_file
-from mcp_host.config.secret_words import VARIABLE_NAME
 from mcp_host.errors import excerpt
 
 OPTIONS = {
@@ -107,6 +106,8 @@ def _secret(options: Options) -> str | None:
     if name is None:
         return None
     if not (secret := os.environ.get(name)):
+        from mcp_host.config.secret_words import VARIABLE_NAME  # here, because importing it takes a while
+
         shown_name = f" {name}" if VARIABLE_NAME.fullmatch(name) else ""  # it may be the secret itself
         raise UsageError(f"there is no environment variable{shown_name}, which is to have the client's secret")
     return secret

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Self, TextIO
 
 from mcp_host import errors
-from mcp_host.config.secret_words import without_secrets
 from mcp_host.errors import MARGIN, quoted
 from mcp_host.terminal.device import write_aside
 from mcp_host.terminal.text import (
@@ -40,6 +39,8 @@ class UsageError(Exception):
     """
 
     def __init__(self, text: str) -> None:
+        from mcp_host.config.secret_words import without_secrets  # here, because importing it takes a while
+
         super().__init__(without_secrets(text))
 
 
