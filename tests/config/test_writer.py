@@ -277,7 +277,7 @@ def test_what_an_entry_says_besides_is_carried_over_or_said_to_be_left_out(
             assert result == expected
             if isinstance(expected, dict):
                 spelling, title = SPELLINGS[dialect], DIALECTS[dialect].title
-                left_out = {"title", "description", "timeout", "connect_timeout"} - {*spelling.keys, *spelling.times}
+                left_out = {"title", "description", "timeout", "connect_timeout"} - {*spelling.keys}
                 assert set(notes) == {
                     f"trust: {NO_APPROVAL}",
                     *[f"{part}: it is left out: {title} has no key for it" for part in left_out],
@@ -660,9 +660,7 @@ def test_the_own_file_of_a_user_is_of_no_other_host_and_any_other_proves_nothing
 def test_no_dialect_writes_a_key_that_marks_another_one() -> None:
     """Else the next change of a file would take it for one of that host."""
     for name, spelling in SPELLINGS.items():
-        at, login = spelling.oauth
-        times, off = [key for key, _ in spelling.times.values()], [key for key, _ in filter(None, [spelling.off])]
-        keys = {*spelling.keys.values(), *spelling.stdio, *spelling.http, *times, *off, *([at] if login else [])}
+        keys = {*spelling.keys.values(), *spelling.stdio, *spelling.http}
         marked = [other for other, dialect in DIALECTS.items() if other != name and dialect.marks & keys]
         assert marked == [], name
         assert keys <= DIALECTS[name].meanings().keys(), name

@@ -88,6 +88,17 @@ def opposite(at: str, value: object, notes: Notes) -> bool:
     return not flag(at, value, notes)
 
 
+def as_written(key: Meaning, value: object) -> object:
+    """What *key* has if it means *value*: times and switches are spelled in several ways."""
+    read = key.read if isinstance(key, Key) else None
+    if read is opposite:
+        return not value
+    if isinstance(value, float):
+        value = value * 1000 if read is milliseconds else value
+        return int(value) if value.is_integer() else value
+    return value
+
+
 def texts(at: str, value: object, notes: Notes) -> tuple[Secret, ...]:
     if not isinstance(value, list):
         raise _wrong(at, "a list of texts", value)

@@ -9,31 +9,30 @@ from typing import Any
 
 from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.entry import ServerEntry
-from mcp_host.config.fields import Notes
+from mcp_host.config.fields import Notes, as_written
 from mcp_host.config.values import EnvironmentVariable, HttpServer, Input, OAuthSettings, StdioServer, Value
 from mcp_host.config.variables import Form, Variable, own, parse
 from mcp_host.transports._http.secret import Secret, SecretValues
 
 Server = StdioServer | HttpServer
 
-STDIO = {"command": "command", "args": "args", "env": "env"}
-HTTP = {"url": "url", "headers": "headers"}
-IN_FOLDER = {"cwd": "cwd"}
-WITH_ENV_FILE = {"env_file": "envFile"}
-DESCRIBED = {"description": "description"}
-LOGIN = {
-    "enabled": "enabled",
-    "client_id": "clientId",
-    "client_secret": "clientSecret",
-    "scopes": "scopes",
-    "redirect_uri": "redirectUri",
-    "authorization_url": "authorizationUrl",
-    "token_url": "tokenUrl",
-}
-TIMEOUT_IN_MILLISECONDS = {"timeout": ("timeout", 1000)}
-TIMES_IN_SECONDS = {"timeout": ("tool_timeout_sec", 1), "connect_timeout": ("startup_timeout_sec", 1)}
 SHOWN = frozenset({"title", "description", "timeout", "connect_timeout"})
 """The parts without which an entry is still the same server. It is written without them, with a note."""
+
+
+def keys(*same: str, **others: str) -> dict[str, str]:
+    """The keys by the parts: some are called as the part is."""
+    return {**{part: part for part in same}, **others}
+
+
+LOCAL = ("command", "args", "env")
+BASIC = (*LOCAL, "url", "headers")
+TIMES_IN_SECONDS = {"timeout": "tool_timeout_sec", "connect_timeout": "startup_timeout_sec"}
+TOOLS = {"allow": "enabled_tools", "exclude": "disabled_tools"}
+LOGIN = {
+    **keys("enabled", "scopes", client_id="clientId", client_secret="clientSecret", redirect_uri="redirectUri"),
+    **keys(authorization_url="authorizationUrl", token_url="tokenUrl"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +40,15 @@ class Spelling:
     """The keys that a host reads, by the part of the entry, none of which marks another host. A part that has none cannot be written.
     "env_headers" and "bearer" are headers that are variables of the environment, "oauth.scopes" is a part of the login beside it.
 
-    *stdio* and *http* say what kind of server it is. *times* have how many of their units are a second. *oauth* is the key of
-    the login, with its own keys. *environment* is how a value refers to a variable of the environment. *off* is the key,
-    and its value, that switches a server off.
+    *stdio* and *http* say what kind of server it is. *login* are the keys in "oauth". *environment* is how a value refers to a
+    variable of the environment.
     """
 
-    keys: Mapping[str, str] = field(default_factory=lambda: {**STDIO, **HTTP})
+    keys: Mapping[str, str]
     stdio: Mapping[str, str] = field(default_factory=dict)
     http: Mapping[str, str] = field(default_factory=dict)
-    times: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    oauth: tuple[str, Mapping[str, str]] = ("", {})
+    login: Mapping[str, str] = field(default_factory=dict)
     environment: Form | None = None
-    off: tuple[str, bool] | None = None
     one_list: bool = False
     """Whether the command and its arguments are one list."""
     scopes_in_one: bool = False
@@ -62,126 +58,81 @@ class Spelling:
 
 
 SPELLINGS: Mapping[str, Spelling] = {
-    "claude-desktop": Spelling(keys=STDIO),
+    "claude-desktop": Spelling(keys=keys(*LOCAL)),
     "claude-code": Spelling(
+        keys=keys(*BASIC, "timeout", "oauth"),
         stdio={"type": "stdio"},
         http={"type": "http"},
-        times=TIMEOUT_IN_MILLISECONDS,
-        oauth=(
-            "oauth",
-            {
-                "client_id": "clientId",
-                "callback_port": "callbackPort",
-                "metadata_url": "authServerMetadataUrl",
-                "scopes": "scopes",
-            },
-        ),
+        login=keys("scopes", client_id="clientId", callback_port="callbackPort", metadata_url="authServerMetadataUrl"),
         environment="${V}",
         scopes_in_one=True,
     ),
     "vscode": Spelling(
-        keys={**STDIO, **WITH_ENV_FILE, **HTTP},
+        keys=keys(*BASIC, "oauth", env_file="envFile"),
         stdio={"type": "stdio"},
         http={"type": "http"},
-        oauth=("oauth", {"client_id": "clientId"}),
+        login=keys(client_id="clientId"),
         environment="${env:V}",
         inputs=True,
     ),
     "cursor": Spelling(
-        keys={**STDIO, **WITH_ENV_FILE, **HTTP},
-        oauth=("auth", {"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"}),
+        keys=keys(*BASIC, env_file="envFile", oauth="auth"),
+        login=keys("scopes", client_id="CLIENT_ID", client_secret="CLIENT_SECRET"),
         environment="${env:V}",
     ),
     "windsurf": Spelling(
-        keys={**STDIO, "url": "serverUrl", "headers": "headers", "exclude": "disabledTools"},
+        keys=keys(*LOCAL, "headers", url="serverUrl", exclude="disabledTools", enabled="disabled"),
         environment="${env:V}",
-        off=("disabled", True),
     ),
-    "zed": Spelling(off=("enabled", False)),
+    "zed": Spelling(keys=keys(*BASIC, "enabled")),
     "cline": Spelling(
-        keys={**STDIO, **IN_FOLDER, **HTTP},
+        keys=keys(*BASIC, "cwd", "timeout", enabled="disabled"),
         stdio={"type": "stdio"},
         http={"type": "streamableHttp"},
-        times={"timeout": ("timeout", 1)},
         environment="${env:V}",
-        off=("disabled", True),
     ),
     "gemini-cli": Spelling(
         keys={
-            **STDIO,
-            **IN_FOLDER,
-            **DESCRIBED,
-            "url": "httpUrl",
-            "headers": "headers",
-            "allow": "includeTools",
-            "exclude": "excludeTools",
+            **keys(*LOCAL, "cwd", "headers", "description", "timeout", "oauth"),
+            **keys(url="httpUrl", allow="includeTools", exclude="excludeTools"),
         },
-        times=TIMEOUT_IN_MILLISECONDS,
-        oauth=("oauth", LOGIN),
+        login=LOGIN,
         environment="${V}",
     ),
-    "lm-studio": Spelling(),
+    "lm-studio": Spelling(keys=keys(*BASIC)),
     "codex": Spelling(
         keys={
-            **STDIO,
-            **IN_FOLDER,
-            "optional_env": "env_vars",
-            "url": "url",
-            "headers": "http_headers",
-            "env_headers": "env_http_headers",
-            "bearer": "bearer_token_env_var",
+            **keys(*LOCAL, "cwd", "url", "oauth", "enabled", optional_env="env_vars", headers="http_headers"),
+            **keys(env_headers="env_http_headers", bearer="bearer_token_env_var", **TOOLS, **TIMES_IN_SECONDS),
             "oauth.scopes": "scopes",
             "oauth.resource": "oauth_resource",
-            "allow": "enabled_tools",
-            "exclude": "disabled_tools",
         },
-        times=TIMES_IN_SECONDS,
-        oauth=("oauth", {"client_id": "client_id"}),
-        off=("enabled", False),
+        login=keys("client_id"),
     ),
     "opencode": Spelling(
-        keys={"command": "command", "env": "environment", **IN_FOLDER, **HTTP},
+        keys=keys("command", "cwd", "url", "headers", "enabled", env="environment", connect_timeout="timeout"),
         stdio={"type": "local"},
         http={"type": "remote"},
-        times={"connect_timeout": ("timeout", 1000)},
         environment="{env:V}",
-        off=("enabled", False),
         one_list=True,
     ),
-    "fastmcp": Spelling(
-        keys={**STDIO, **IN_FOLDER, **HTTP, **DESCRIBED}, http={"transport": "http"}, times=TIMEOUT_IN_MILLISECONDS
-    ),
-    "inspector": Spelling(
-        keys={**STDIO, **IN_FOLDER, **HTTP}, stdio={"type": "stdio"}, http={"type": "streamable-http"}
-    ),
+    "fastmcp": Spelling(keys=keys(*BASIC, "cwd", "description", "timeout"), http={"transport": "http"}),
+    "inspector": Spelling(keys=keys(*BASIC, "cwd"), stdio={"type": "stdio"}, http={"type": "streamable-http"}),
     "sep-2633": Spelling(
-        keys={**STDIO, **HTTP, **DESCRIBED, "title": "title"},
+        keys=keys(*BASIC, "description", "title", "oauth"),
         stdio={"type": "stdio"},
         http={"type": "streamable-http"},
-        oauth=("oauth", {"client_id": "clientId", "scopes": "scopes", "redirect_uri": "redirectUri"}),
+        login=keys("scopes", client_id="clientId", redirect_uri="redirectUri"),
         environment="${env:V}",
     ),
     GENERIC: Spelling(
         keys={
-            **STDIO,
-            **WITH_ENV_FILE,
-            **IN_FOLDER,
-            **HTTP,
-            "allow": "enabled_tools",
-            "exclude": "disabled_tools",
-            **DESCRIBED,
-            "uds": "socket",
-            "optional_env": "env_vars",
-            "title": "title",
+            **keys(*BASIC, "cwd", "description", "title", "oauth", env_file="envFile", uds="socket"),
+            **keys(optional_env="env_vars", enabled="disabled", **TOOLS, **TIMES_IN_SECONDS),
         },
         http={"type": "http"},
-        times=TIMES_IN_SECONDS,
-        oauth=(
-            "oauth",
-            {**LOGIN, "callback_port": "callbackPort", "metadata_url": "authServerMetadataUrl", "resource": "resource"},
-        ),
+        login={**LOGIN, **keys("resource", callback_port="callbackPort", metadata_url="authServerMetadataUrl")},
         environment="${V}",
-        off=("disabled", True),
         inputs=True,
     ),
 }
@@ -224,6 +175,7 @@ class _Writer:
         self.notes: Notes = []
         self._title = DIALECTS[dialect].title
         self._spelling = SPELLINGS[dialect]
+        self._meanings = DIALECTS[dialect].meanings()
         self._forms = DIALECTS[dialect].forms
         self._source = DIALECTS[source].forms
         self._project = project
@@ -239,14 +191,15 @@ class _Writer:
             "description": entry.description,
             "allow": None if entry.tools.allow is None else sorted(entry.tools.allow),
             "exclude": sorted(entry.tools.exclude) or None,
+            "timeout": entry.timeout,
+            "connect_timeout": entry.connect_timeout,
+            "enabled": None if entry.enabled else False,
         }
-        return {
-            **self.server(server),
-            **({} if entry.oauth is None else self._oauth(entry.oauth)),
-            **{key: value for part, value in parts.items() if value is not None and (key := self._key(part))},
-            **self._times({"timeout": entry.timeout, "connect_timeout": entry.connect_timeout}),
-            **self._off(enabled=entry.enabled),
-        }
+        result = {**self.server(server), **({} if entry.oauth is None else self._oauth(entry.oauth))}
+        for part, value in parts.items():
+            if value is not None and (key := self._key(part)):
+                result[key] = as_written(self._meanings[key], value)
+        return result
 
     def server(self, server: Server) -> dict[str, object]:
         """What says how to reach a server."""
@@ -304,7 +257,7 @@ class _Writer:
         return None
 
     def _oauth(self, settings: OAuthSettings) -> dict[str, object]:
-        at, keys = self._spelling.oauth
+        at, keys = self._spelling.keys.get("oauth"), self._spelling.login
         default = OAuthSettings()
         login: dict[str, object] = {}
         beside: dict[str, object] = {}
@@ -321,28 +274,12 @@ class _Writer:
             (login if part in keys else beside)[key] = spelled
         return {**({at: login} if at and (login or not beside) else {}), **beside}
 
-    def _times(self, times: Mapping[str, float | None]) -> dict[str, object]:
-        """Times in the units of the host."""
-        result: dict[str, object] = {}
-        for part, seconds in times.items():
-            key, units = self._spelling.times.get(part, ("", 0))
-            if seconds is not None and (key or self._key(part)):
-                number = seconds * units
-                result[key] = int(number) if number.is_integer() else number
-        return result
-
-    def _off(self, *, enabled: bool) -> dict[str, object]:
-        if enabled:
-            return {}
-        if self._spelling.off is None:
-            raise CannotWrite(f"enabled: {self._title} has no key that switches a server off")
-        return dict((self._spelling.off,))
-
     def _key(self, part: str) -> str:
         """The key of a part. It is empty if the entry can do without the part, which is noted."""
         key = self._spelling.keys.get(part)
         if key is None and part not in SHOWN:
-            raise CannotWrite(f"{part}: {self._title} has no key for it")
+            purpose = "that switches a server off" if part == "enabled" else "for it"
+            raise CannotWrite(f"{part}: {self._title} has no key {purpose}")
         if key is None:
             self.notes.append(f"{part}: it is left out: {self._title} has no key for it")
         return key or ""

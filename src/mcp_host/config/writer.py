@@ -15,7 +15,7 @@ from mcp_host.config.data import Keys, member, with_member, without_member
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.documents import MAX_FILE, Document, Editor, Text, decode, parse_document
 from mcp_host.config.entry import ServerEntry
-from mcp_host.config.fields import Key, flag
+from mcp_host.config.fields import Key, as_written
 from mcp_host.config.places import FoundFile, place_of
 from mcp_host.config.reader import ServersFile, check_dialect, servers_of
 from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written
@@ -108,19 +108,17 @@ def set_enabled(
         meanings, entry = host.meanings(), edit.get((*file.at, name))
         if not isinstance(entry, dict):
             raise ConfigError(str(server.problem), path=file.path, server=name)
-        keys = {
-            key: meaning for key in entry if isinstance(meaning := meanings.get(key), Key) and meaning.part == "enabled"
-        }
-        for key, meaning in keys.items():
-            edit.set((*file.at, name, key), enabled if meaning.read is flag else not enabled)
+        keys = [key for key in entry if isinstance(known := meanings.get(key), Key) and known.part == "enabled"]
+        if not (keys or enabled or host.excluded):
+            if (off := SPELLINGS[file.dialect].keys.get("enabled")) is None:
+                raise ConfigError(NO_SWITCH.format(host.title), path=file.path, server=name)
+            keys = [off]
+        for key in keys:
+            edit.set((*file.at, name, key), as_written(meanings[key], enabled))
         if host.excluded:
             _list(edit, host.excluded, name, is_in=not enabled)
             if enabled and edit.get(host.allowed) is not None:
                 _list(edit, host.allowed, name, is_in=True)
-        elif not keys and not enabled:
-            if (off := SPELLINGS[file.dialect].off) is None:
-                raise ConfigError(NO_SWITCH.format(host.title), path=file.path, server=name)
-            edit.set((*file.at, name, off[0]), off[1])
 
     change_file(path, dialect, change)
 
