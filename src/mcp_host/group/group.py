@@ -78,25 +78,24 @@ class ClientGroup:
     >>> async with ClientGroup({"github": ["github-mcp-server"], "files": "https://example.com/mcp"}) as group:
     ...     result = await run_tool_loop(model, "...", tools=[group])
 
-    *servers* are what `Client` takes, by name, or `ServerOptions`. They connect at once, each within its own
-    `Limits.connect_timeout`. ``async with`` *wait*s until "all" have answered or failed, or the "first" is ready, or for
-    "none"; a number is for all, but no longer than so many seconds. It never fails because of a server.
+    *servers* are what `Client` takes, or `ServerOptions`, by name. They connect at once, each within its own `Limits.connect_timeout`.
+    ``async with`` waits until "all" have answered or failed, until the "first" is ready, or for "none" (*wait*); a number is for all, but
+    no longer than so many seconds. A server that cannot be reached does not make it fail.
 
-    A server that is down is left out of `list_tools`, and calls of its tools raise `NotConnected` at once. It is tried again
-    with growing pauses of up to a minute, for as long as the group is open, and `Stdio.restart` has no effect. *on_status* gets
-    each `ServerStatus` that changes, one at a time, in order, until the group is closed.
+    A server that is down is left out of `list_tools`, and calls of its tools raise `NotConnected` at once. The group connects it
+    again, after growing pauses of up to a minute; `Stdio.restart` has no effect. *on_status* gets each `ServerStatus` that changes,
+    one at a time, in order, until the group is closed.
 
     Tools and prompts have names like ``github__create_issue``, of 64 characters at most. Such a name depends on the names of
-    the server and the tool alone. Letters that providers of models do not take, and what is too long, are replaced by a digest.
+    the server and the tool alone. A digest replaces letters that providers of models do not take, and what is too long.
 
-    *sampling*, *elicitation*, *roots*, *client_info*, *limits*, *era_cache*, *middleware*, *ping_interval* and
-    *run_own_tools* are as for `Client`, for all servers; requests of servers say which one asks. *on_log* and *on_change*
-    get the server's name first: ``(server: str, change: Change)``. So does *on_stderr*, which is as for `Stdio`, for all of these
-    that have no *on_stderr* themselves: ``(server: str, line: str)``.
+    *sampling*, *elicitation*, *roots*, *client_info*, *limits*, *era_cache*, *middleware*, *ping_interval* and *run_own_tools* are as for
+    `Client`, for all servers. *on_log* and *on_change* get the server's name first: ``(server: str, change: Change)``. So does *on_stderr*,
+    for each `Stdio` that has no *on_stderr*: ``(server: str, line: str)``.
 
-    *approve* is asked about the calls that a model makes of these tools in `run_tool_loop`, unless the loop has an *approve*
-    itself: a function, or `Approvals` that other groups or loops share. What it allows for the "session" is allowed as long
-    as `approvals` lives, and not for one loop. `call_tool` is your own call: it does not ask.
+    *approve* is a function, or `Approvals` that other groups or loops share. It is asked about calls that a model makes of these tools in
+    `run_tool_loop`, unless the loop has an *approve*. What it allows for the "session" is allowed as long as `approvals` lives, in every
+    loop. `call_tool` is your own call: it does not ask.
 
     Any task may call, add and remove servers, and close the group. It can be opened again, also in another event loop.
 
@@ -195,33 +194,28 @@ class ClientGroup:
         ...     result = await run_tool_loop(model, "...", tools=[group])
 
         *path* is a path, a file that `find_servers` has found, or several of these: `merge_servers` says which file wins. *dialect* and
-        *scope* are as for `read_servers`. It reads the files now, and blocks for it. Further arguments are those of `ClientGroup`.
+        *scope* are as for `read_servers`. The files are read now, which blocks. *options* are the other arguments of `ClientGroup`.
 
-        A server that the file describes wrongly, or one of whose variables has no value, is "disabled", with an error. It costs the others
-        nothing. What the files say that is not obeyed is in `warnings`. Variables are expanded when the server is started, each time:
-        *environment* is that of this process by default, and *workspace* the folder of the project, see `ServerEntry.expand`.
+        A server that the file describes wrongly, or one of whose variables has no value, is "disabled", with an error; the others go on.
+        What is not obeyed is in `warnings`. Variables are expanded at each start, from *environment*, by default that of this process,
+        and *workspace*, the folder of the project: see `ServerEntry.expand`.
 
-        The first start of a server that a project's file brings needs the consent of a person. *approve_servers* gets a `ProposedServer`
-        and returns whether to start it: an async function, or a plain one, which is called in a thread. `Allow` and `Deny` count as True
-        and False, so `ask_in_terminal` can be passed. They are asked about one server at a time, and ``async with`` waits for the answers,
-        but with ``wait="none"``, while the other servers connect. The consent is kept in *consents*, by default in a file of this user, and
-        holds until the entry, what it expands to, or a file that its variables are from changes. A refusal is not kept: it holds until the group is opened again, or `enable`.
-        Without *approve_servers* such servers stay "needs_consent": show `proposed_servers`, and call `approve_server`.
+        Before its first start, a server of a project's file needs the consent of a person. *approve_servers* gets a `ProposedServer` and
+        returns True, False, `Allow` or `Deny`, as `ask_in_terminal` does. It is async, or plain and called in a thread, and is asked about
+        one server at a time. ``async with`` waits for the answers, but with ``wait="none"``; other servers connect meanwhile.
+        *consents* keeps the consent, by default in a file of this user, until the entry, what it expands to, or a file that its
+        variables are from changes. A refusal holds until the group is opened again, or `enable`. Without *approve_servers* such servers
+        stay "needs_consent": show `proposed_servers`, and call `approve_server`. Files of the user or the administrator need no
+        consent; one whose scope is not known needs it if there is *approve_servers*.
 
-        A file whose scope is not known is taken for a project's if there is *approve_servers*, and for the user's otherwise. Files of the
-        user or the administrator need no consent.
+        *ask_input* is asked for inputs (``${input:id}``), see `ask_inputs`. The answers are kept as long as the group, and in
+        *answer_store*, if there is one. *login*, as for `OAuth` and by default `in_browser`, is what `log_in` begins for servers over
+        HTTP that want it; *tokens* keeps what comes of it, by default in memory.
 
-        *ask_input* is asked for inputs (``${input:id}``) before the first start of a server that has some, see `ask_inputs`. The answers are
-        kept as long as the group, and in *answer_store*, if there is one.
-
-        Servers over HTTP that want a login get it by `log_in`: *login* is as for `OAuth`, by default `in_browser`, and *tokens* keeps what
-        comes of it, by default in memory.
-
-        With *watch*, the files are followed while the group is open: servers are added, removed, enabled and disabled as the files say, and one
-        whose entry changes is replaced, with the question for consent as at the start. Calls in flight have *grace* seconds. All else
-        stays as it is, and everything does while a file cannot be read, with a line in `warnings`. True needs the extra
-        ``mcp-host[watch]``; instead, *watch* can be an async function ``(paths, changed) -> None`` that awaits ``changed()`` after a change,
-        until it is cancelled.
+        With *watch*, the group follows the files while it is open: it adds, removes, enables and disables servers as they say, and replaces
+        one whose entry changes, with the question for consent as at the start. Calls in flight have *grace* seconds. All else stays as it
+        is; so does everything while a file cannot be read, with a line in `warnings`. True needs the extra ``mcp-host[watch]``. An async
+        function ``(paths, changed) -> None`` in its place awaits ``changed()`` after a change, until it is cancelled.
 
         Raises:
             ConfigError: A file cannot be read, or there are no servers in it.
