@@ -33,14 +33,14 @@ def test_text_on_a_terminal_is_indented_and_wrapped_and_all_else_begins_a_row() 
     for piece in ("The quick brown fox jumps ", "over the la", "zy dog"):
         transcript.text(piece)
     transcript.note("Stopped.")
-    transcript.text("Again")
+    transcript.text("Again\t" + "\u200b" + "e" + "\u0301" * 9)
     transcript.end_text()
 
     assert stream.getvalue().splitlines() == [
         "    The quick brown fox jumps over the",
         "    lazy dog",
         "Stopped.",
-        "    Again",
+        "    Again    \\u200be" + "\u0301" * 8 + "\\u0301",
     ]
 
 

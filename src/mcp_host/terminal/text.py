@@ -243,7 +243,7 @@ class StreamedText:
         self._spaces: list[str] = []
         self._word: list[str] = []
         self._wanted = 0  # columns of the word
-        self._clean = clean_for_file if math.isinf(columns) else _Cleaner(prose=True).clean
+        self._cleaner = _Cleaner(prose=True)
         self._is_broken = False  # the beginning of the word is in the row: it is longer than a row
         self._returned = False  # "\r" came last, which ends a line together with "\n"
 
@@ -257,14 +257,14 @@ class StreamedText:
         return rest + self._end_row() if rest or self._used or self._spaces else ""
 
     def _add(self, char: str) -> str:
-        shown = self._clean(char)
+        shown = self._cleaner.clean(char) if math.isfinite(self.columns) else clean_for_file(char)
         if char == "\n":
             self._returned = False
             return self._end_word() + self._end_row()
         self._end_return()
         if char in " \t":
             written = self._end_word()
-            self._spaces.append(shown if math.isfinite(self.columns) else char)
+            self._spaces.append(shown)
             return written
         if char == "\r":
             self._returned = True
