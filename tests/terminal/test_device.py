@@ -218,6 +218,7 @@ async def test_a_terminal_in_raw_mode_shows_and_edits_lines_while_it_asks(screen
 
 
 async def test_a_hidden_answer_is_not_shown_and_the_next_one_is(screen: Screen) -> None:
+    """Ctrl-Z does not stop the command meanwhile: the shell that goes on with it would leave the echo on."""
     answers: list[str | None] = []
 
     async def ask() -> None:
@@ -228,12 +229,12 @@ async def test_a_hidden_answer_is_not_shown_and_the_next_one_is(screen: Screen) 
         async with create_task_group() as tasks:
             tasks.start_soon(ask)
             await screen.shows("Key> ")
-            screen.press("hunter2\n")
+            screen.press("hunter\x1a2\n")
             await screen.shows("Name> ")
             screen.press("Ada\n")
     screen.rest()
 
-    assert (answers, screen.rows) == (["hunter2", "Ada"], ["Key>", "Name> Ada"])
+    assert (answers, screen.rows) == (["hunter\x1a2", "Ada"], ["Key>", "Name> Ada"])
 
 
 async def test_the_width_is_asked_for_anew(screen: Screen) -> None:

@@ -285,9 +285,10 @@ else:
         return _in_mode(fd, wanted)
 
     def _without_echo(fd: int) -> AbstractContextManager[None]:
-        """Let the terminal show nothing of a line but its end."""
+        """Let the terminal show nothing of a line but its end. Ctrl-Z is a character meanwhile: after it a shell leaves the echo on."""
         wanted = termios.tcgetattr(fd)
         wanted[3] = wanted[3] & ~termios.ECHO | termios.ECHONL
+        wanted[6][termios.VSUSP] = bytes([os.fpathconf(fd, "PC_VDISABLE")])
         return _in_mode(fd, wanted)
 
     @contextmanager
