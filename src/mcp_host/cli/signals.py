@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -25,7 +27,11 @@ def ended_by_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         for each in taken:
             signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
+        with suppress(RuntimeError):  # no event loop runs in this thread
+            # Raised in a handler of a server's request, it would be a failure of the handler.
+            asyncio.get_running_loop().call_soon_threadsafe(_exit, number)
+            return
+        _exit(number)
 
     if threading.current_thread() is threading.main_thread():  # others can set no handler
         taken.update({each: before for each in ENDING if (before := signal.getsignal(each)) is signal.SIG_DFL})
@@ -36,3 +42,7 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for each in taken:
             signal.signal(each, signal.SIG_DFL)
+
+
+def _exit(number: int) -> NoReturn:
+    raise SystemExit(128 + number)
