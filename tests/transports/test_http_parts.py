@@ -206,13 +206,14 @@ async def test_only_the_beginning_of_an_invalid_event_is_kept() -> None:
     assert stream.skipped == b"x" * 1024
 
 
+@pytest.mark.parametrize(("flood", "messages"), [(event(NOTE_JSON) * 100, 100), (b":\n" * 100 * 256, 0)])
 @pytest.mark.parametrize(
     ("clock", "least", "most"), [(stopped, 0, 10), (stepping(), 45, 60)], ids=["stopped", "stepping"]
 )
-async def test_the_messages_of_one_piece_are_read_in_turns_that_time_bounds(
-    clock: Callable[[], float], least: int, most: int
+async def test_the_messages_and_lines_of_one_piece_are_read_in_turns_that_time_bounds(
+    clock: Callable[[], float], least: int, most: int, flood: bytes, messages: int
 ) -> None:
-    body = httpx.ByteStream(event(NOTE_JSON) * 100 + event(DONE_JSON))
+    body = httpx.ByteStream(flood + event(DONE_JSON))
     response = HttpxResponse(httpx.Response(200, stream=body), "the server", HttpLibrary(httpx))
     handle, turns = RecordedHandle(), 0
 
@@ -228,7 +229,7 @@ async def test_the_messages_of_one_piece_are_read_in_turns_that_time_bounds(
             await MessageStream(response, LastEvent(), 10_000, clock).read_until_done(handle)
         tasks.cancel_scope.cancel()
 
-    assert len(handle.received) == 101
+    assert len(handle.received) == messages + 1
     assert least <= turns <= most
 
 

@@ -20,6 +20,7 @@ from mcp_host.errors import MessageTooLarge
 from mcp_host.protocol.jsonrpc import BOM, Raw
 
 FIELD_ROOM = 64  # bytes of a line beside the data: the field's name, a colon, a space
+LINES_PER_TURN = 256  # lines of one chunk, after which other tasks can run: it may have 65,000
 MAX_ID = 4096  # an id is sent back in a request header, and servers accept at least 8 KiB of headers
 
 FIELDS = frozenset({b"data", b"event", b"id", b"retry"})
@@ -72,14 +73,14 @@ class EventDecoder:
         self._data: Raw | None = None
         self._id: str | None = None
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that *chunk* completes. Exhaust it before you feed the next chunk."""
+    def feed(self, chunk: bytes) -> Iterator[Event | None]:
+        """The events that *chunk* completes. Exhaust it before you feed the next chunk. None is no event: there, other tasks can run."""
         if not chunk:
             return  # an empty chunk may come between CR and LF
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]  # the LF of a CRLF that two chunks share
         self._after_cr = chunk.endswith(b"\r")
-        for line in chunk.splitlines(keepends=True):  # bytes are split at CR, LF and CRLF only
+        for number, line in enumerate(chunk.splitlines(keepends=True), 1):  # bytes are split at CR, LF and CRLF only
             part: Raw = line.rstrip(b"\r\n")
             if len(self._line) + len(part) > self._limit + FIELD_ROOM:
                 raise self._too_large()
@@ -94,6 +95,8 @@ class EventDecoder:
                 self._read(part)
             elif (event := self._dispatch()) is not None:
                 yield event
+            if not number % LINES_PER_TURN:
+                yield None
 
     def end(self) -> Iterator[Event]:
         """The last event, if the stream ended without its blank line.

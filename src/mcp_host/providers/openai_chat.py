@@ -704,7 +704,7 @@ async def chunks(received: AsyncIterator[bytes], *, end_timeout: float = END_TIM
             reply.append(some)
             continue
         has_begun = has_begun or not some.isspace()
-        for event in decoder.feed(some):
+        for event in filter(None, decoder.feed(some)):
             if event.data.startswith(DONE):
                 with move_on_after(end_timeout):
                     async for _ in received:

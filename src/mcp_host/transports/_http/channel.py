@@ -329,7 +329,7 @@ class HttpChannel:
                 return False
             decoder = EventDecoder(self._max_message, LastEvent())
             while piece := await response.read():
-                for event in decoder.feed(piece):
+                for event in filter(None, decoder.feed(piece)):
                     return event.type == "endpoint"
             return any(event.type == "endpoint" for event in decoder.end())
 

@@ -243,7 +243,7 @@ class MessageStream:
         self._odd = ""
         self._response = response
         self._decoder = EventDecoder(limit, last_event)
-        self._events: Iterator[Event] = iter(())
+        self._events: Iterator[Event | None] = iter(())
         self._ended = False
         self._lines = 0
 
@@ -273,7 +273,7 @@ class MessageStream:
         return f"the line {excerpt(self._decoder.odd.decode(errors='replace'))}"
 
     async def take_turns(self) -> None:
-        """Call it between the messages of one piece: other tasks run if they have taken long."""
+        """Call it between the lines and messages of one piece: other tasks run if they have taken long."""
         if self._clock() >= self._turn_ends:
             await checkpoint()
             self._turn_ends = self._clock() + TURN_TIME
@@ -287,9 +287,9 @@ class MessageStream:
         """
         while True:
             for event in self._events:
-                if event.type != "message":
-                    beginning = bytes(event.data[:EXCERPT_SIZE]).decode(errors="replace")
-                    self._odd = f"an event of the type {excerpt(event.type)}: {excerpt(beginning)}"
+                if event is None or event.type != "message":
+                    self._odd = self._odd if event is None else _of_another_type(event)
+                    await self.take_turns()
                     continue
                 messages = decode(event.data)
                 if Malformed in map(type, messages):
@@ -314,6 +314,11 @@ class MessageStream:
             self._turn_ends = self._clock() + TURN_TIME
             self._ended = not piece
             self._events = self._decoder.feed(piece) if piece else self._decoder.end()
+
+
+def _of_another_type(event: Event) -> str:
+    beginning = bytes(event.data[:EXCERPT_SIZE]).decode(errors="replace")
+    return f"an event of the type {excerpt(event.type)}: {excerpt(beginning)}"
 
 
 def error_without_id(messages: Sequence[Incoming]) -> ServerError | None:
