@@ -34,6 +34,7 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
     ("mcp.json", "{} {}", "mcp.json, line 1, column 4: Extra data"),
     ("mcp.json", '{\n  /* why\n}', "mcp.json, line 2, column 3: the comment is not closed"),
     ("mcp.json", "[" * 200_000, "mcp.json: it nests too deeply"),
+    ("mcp.json", '{"a": "' + '\\"' * 300_000, "mcp.json, line 1, column 7: Unterminated string"),
     ("mcp.json", '{"a":' * 101 + "{}" + "}" * 101, "mcp.json: it nests too deeply"),
     ("mcp.json", '{"n": ' + "1" * 5_000 + "}", "mcp.json: it has a number that is too long"),
     ("mcp.json", b'{"mcpServers":\n {"\xff": {}}}', "mcp.json, line 2, column 4: it is not UTF-8"),
@@ -62,6 +63,7 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
 STRUCTURE: list[tuple[str, str | bytes, str]] = [
     ("mcp.json", "[]", "mcp.json: it must be an object of settings, not a list"),
     ("mcp.yaml", "just text", "mcp.yaml: it must be an object of settings, not text"),
+    ("mcp", "just text" + "\n" * 200_000, "mcp: it must be an object of settings, not text"),
     ("mcp.json", '{"mcpServers": [{"name": "a", "command": "a"}]}',
      "mcp.json: mcpServers must be an object with a server under each name, not a list"),
     ("settings.json", '{"context_servers": true}',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -129,6 +130,16 @@ def test_catastrophic_patterns_take_linear_time() -> None:
 
     ran = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, check=True, timeout=20)
     assert ran.stdout == f"{[False] * len(KILLERS)}\n"
+
+
+def test_patterns_that_cannot_be_read_are_refused_in_linear_time() -> None:
+    begun = process_time()
+
+    for number in range(100):
+        with pytest.raises(InvalidSchema, match="not closed"):
+            Pattern("[" * 4000 + str(number))
+
+    assert process_time() - begun < 4  # quadratic time would be 20 seconds
 
 
 COSTS: list[tuple[str, int]] = [

@@ -17,6 +17,8 @@ MAX_FILE = 32 * 1024 * 1024  # bytes: Claude Code keeps histories in the file th
 BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 BOM_WARNING = "it begins with a byte order mark, at which other programs may fail"
 
+_TOML_LINE = re.compile(r"^[^\S\n]*(\[.+\][^\S\n]*(#.*)?|[\w.\"-]+[^\S\n]*=.*)$", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True)
 class Editor:
@@ -132,4 +134,4 @@ def _guess(text: str) -> Format:
     start = json_text.without_comments(text).lstrip()
     if start.startswith("{") or not start:
         return JSON
-    return TOML if re.search(r"^\s*(\[.+\]\s*(#.*)?|[\w.\"-]+\s*=.*)$", text, re.MULTILINE) else YAML
+    return TOML if _TOML_LINE.search(text) else YAML

@@ -13,7 +13,7 @@ from mcp_host.errors import ConfigError
 
 INDENT = "  "  # where the text has no lines with an indent
 
-_STRING = r'"(?:\\.|[^"\\\n])*"'
+_STRING = r'"(?:\\.|[^"\\\n])*"?'  # also without its end, which would be looked for from each `\"` in it
 _COMMENTS = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"({_STRING})|,(?=\s*[}}\]])")
 _ENDS = {"{": "}", "[": "]"}

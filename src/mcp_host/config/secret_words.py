@@ -12,7 +12,7 @@ _PREFIXES = (
     *("sk-", "sk_", "rk_", "pk_live_", "gh[opsur]_", "github_pat_", "glpat-", "xox[a-z]-", "xapp-", "AKIA", "ASIA"),
     *("AIza", "ya29[.]", "hf_", "npm_", "pypi-", "dop_v1_", "shpat_", "eyJ"),  # the last is of each JWT
 )
-_NAMES = r"(?:[A-Za-z0-9]+[_-])*(?:secret|token|password|passwd|credentials?|api[_-]?key|authorization)"
+_NAMES = r"(?:secret|token|password|passwd|credentials?|api[_-]?key|authorization)"  # at the end of a longer one, too
 _RANDOM = r"(?=(?:[A-Za-z_+=-]*[0-9]){3})(?=[0-9A-Z_+=-]*[a-z])(?=[0-9a-z_+=-]*[A-Z])"  # digits, and both cases
 _LOOKS_SECRET = (
     (re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXES)}){_WORD}{{8,}}"), HIDDEN),

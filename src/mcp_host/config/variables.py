@@ -30,6 +30,7 @@ _PERCENT = r"|%(?P<percent>[A-Za-z_]\w*)%"
 _BRACE = r"|(?<!\$)\{(?P<scheme>env|file):(?P<name>[^{}]+)\}"
 _START = re.compile(_DOLLAR + _PERCENT + _BRACE, re.ASCII)
 _START_IN_URL = re.compile(rf"{_DOLLAR}|(?P<percent>(?!)){_BRACE}", re.ASCII)  # there, % begins an escape
+_BRACKET = re.compile(r"\$\{|\}")
 _NAME = r"[A-Za-z_]\w*"
 _INNER: tuple[tuple[Form, re.Pattern[str], Scheme], ...] = (
     ("${workspaceFolder}", re.compile("|".join(PLACES)), "place"),
@@ -110,10 +111,10 @@ def _bare(found: re.Match[str]) -> Variable:
 def _closing(text: str, start: int) -> int | None:
     """Where the brace that is open at *start* is closed; None if it is not. Other variables may be inside."""
     depth = 1
-    for found in re.finditer(r"\$\{|\}", text[start:]):
+    for found in _BRACKET.finditer(text, start):
         depth += 1 if found[0] == "${" else -1
         if not depth:
-            return start + found.start()
+            return found.start()
     return None
 
 

@@ -104,9 +104,7 @@ def _read(source: str) -> tuple[str, int]:
         raise _TooLarge(f"it has {len(source)} characters, more than {MAX_LENGTH}")
     translated: list[str] = []
     groups, last, end = [START], 0, 0
-    for token in TOKEN.finditer(source):
-        if token.start() != end:
-            break
+    while (token := TOKEN.match(source, end)) is not None:  # a search would look for the end of each "["
         end = token.end()
         kind, text = token.lastgroup, token[0]
         translated.append(_translated(kind, text))

@@ -66,7 +66,8 @@ def token_challenge(headers: Iterable[str]) -> Challenge:
     for challenge in challenges(headers):
         schemes.append(challenge.scheme)
         if challenge.scheme in SCHEMES:
-            parameters = {**challenge.parameters, **parameters}
+            for name, value in challenge.parameters.items():
+                parameters.setdefault(name, value)
     if schemes and OTHER_SCHEMES.keys() >= set(schemes):
         return Challenge(schemes[0])
     return Challenge("bearer", parameters) if parameters else NO_CHALLENGE
