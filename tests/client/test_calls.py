@@ -225,7 +225,7 @@ async def test_a_cancelled_caller_is_announced_and_the_connection_lives(era: Era
 
 
 BROKEN: list[tuple[bytes, type[Exception], str]] = [
-    (b'{"jsonrpc":"2.0","id":ID,"result":[]}', ProtocolError, "result is not an object"),
+    (b'{"jsonrpc":"2.0","id":ID,"result":[1]}', ProtocolError, "result is not an object"),
     (b'{"jsonrpc":"2.0","id":ID}', ProtocolError, "neither result nor error"),
     (b'{"id":ID,"result":{}}', ProtocolError, "jsonrpc"),
     (b'{"jsonrpc":"2.0","id":ID,"result":{"x":"\xff"}}', ProtocolError, "not JSON"),

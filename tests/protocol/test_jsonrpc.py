@@ -123,6 +123,10 @@ DEVIATIONS: dict[str, tuple[dict[str, object], object]] = {
     "empty-error": ({"id": 7, "error": {}}, Failure(7, -32603, "an error without a message")),
     "error-as-text": ({"id": 7, "error": "no"}, Failure(7, -32603, "no")),
     "null-id": ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
+    "empty-result-of-php": ({"id": 7, "result": []}, Success(7, {})),
+    "null-result": ({"id": 7, "result": None, "error": None}, Success(7, {})),
+    "empty-params-of-php": ({"id": 7, "method": "ping", "params": []}, Request(7, "ping", {})),
+    "empty-params-of-a-notification": ({"method": "m", "params": []}, Notification("m", {})),
 }  # fmt: skip
 
 
@@ -139,13 +143,12 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"jsonrpc": 2.0, "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
     ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "result": None}, Malformed("result is not an object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": []}, Malformed("error is not an error object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}}, Malformed("an error response without a usable id")),
     ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
     ({"jsonrpc": "2.0", "id": 1.5, "result": {}}, Malformed("a response without a usable id")),
-    ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": []}, Malformed("params is not an object", 7, "m")),
+    ({"jsonrpc": "2.0", "id": 7, "method": "m", "params": [1]}, Malformed("params is not an object", 7, "m")),
     ({"jsonrpc": "2.0", "id": None, "method": "m"}, Malformed("an unusable request id", None, "m")),
     (42, Malformed("not an object: 42")),
     ([], Malformed("an empty batch")),

@@ -52,6 +52,7 @@ ASKED_TOO_MUCH = (
     -32013
 )  # `Limits.max_inputs`, `max_model_calls` or `max_nesting`: too many requests, for one call or without any
 
+EMPTY: Sequence[object] = (None, [])  # in the place of {}: of a handler that returns nothing, and of PHP
 NOT_JSONRPC = 'jsonrpc is not "2.0"'
 
 MAX_BATCH = 5_000  # messages: all of them are handled in one step of the event loop
@@ -401,10 +402,10 @@ def _read(body: Any, size: int) -> Incoming:
     params = body.get("params")
     if body.get("jsonrpc") != "2.0":
         return Malformed(NOT_JSONRPC, id, method)
-    if params is None:
+    if not isinstance(params, dict):
+        if params not in EMPTY:
+            return Malformed("params is not an object", id, method)
         params = {}
-    elif not isinstance(params, dict):
-        return Malformed("params is not an object", id, method)
     if "id" not in body or (body["id"] is None and method.startswith("notifications/")):  # JSON-RPC 1.0 writes the null
         return Notification(method, params, size)
     return Malformed("an unusable request id", None, method) if id is None else Request(id, method, params, size)
@@ -424,9 +425,11 @@ def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
         return Malformed("error is not an error object", id)
     if id is None:
         return Malformed("a response without a usable id")
-    if not isinstance(result := body.get("result"), dict):
-        return Malformed("result is not an object" if "result" in body else "neither result nor error", id)
-    return Success(id, result, size)
+    if isinstance(result := body.get("result"), dict):
+        return Success(id, result, size)
+    if "result" not in body:
+        return Malformed("neither result nor error", id)
+    return Success(id, {}, size) if result in EMPTY else Malformed("result is not an object", id)
 
 
 def _read_error(error: dict[str, Any]) -> tuple[int, str, object]:
