@@ -11,7 +11,7 @@ import pytest
 
 from mcp_host import OAuth, StreamableHttp
 from mcp_host.auth import AuthorizationNeeded
-from mcp_host.errors import ConnectionClosed, NotConnected, ServerError, Unauthorized
+from mcp_host.errors import ConnectionClosed, HttpStatusError, NotConnected, ServerError, Unauthorized
 from mcp_host.middleware import AnyRequest, CallNext
 from tests.auth.authorization_server import Protected
 from tests.auth.test_another_login import Private, bearer, private  # noqa: F401  # a fixture
@@ -69,6 +69,29 @@ async def test_a_server_that_has_gone_away_is_noticed_by_a_call_and_back_when_it
         with pytest.raises(NotConnected, match=r"the server 'a' is down: .*connection refused"):
             await group.call_tool("a__x")
         server.is_up = True
+        await seen.until("a", "ready", 2)
+        assert await names(group) == ["a__x", "b__x"]
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(401, "needs_login"), (403, "needs_login"), (502, "down"), (503, "down"), (504, "down")],
+)
+async def test_a_call_notices_a_token_that_has_expired_and_a_gateway_without_its_server(
+    status: int, state: str
+) -> None:
+    server, seen = Reachable(), Seen()
+    async with opened({"a": server.transport, "b": Node("x")}, on_status=seen, within=3600) as group:
+        server.status = status
+        with pytest.raises(HttpStatusError):
+            await group.call_tool("a__x")
+        await seen.until("a", state)
+        assert str(status) in (group.status()["a"].error or "")
+        assert await names(group) == ["b__x"]
+        server.status = 200
+        if state == "needs_login":
+            await group.log_in("a")
         await seen.until("a", "ready", 2)
         assert await names(group) == ["a__x", "b__x"]
 

@@ -23,6 +23,7 @@ from mcp_host.errors import (
     AuthError,
     CallerError,
     ConnectionClosed,
+    HttpStatusError,
     McpError,
     NotConnected,
     Unauthorized,
@@ -61,6 +62,7 @@ NOT_READY: Mapping[ServerState, str] = {
 }
 NOT_OPEN = "the group is not open: use `async with`"
 UNREACHABLE = (AuthError, ConnectionClosed, Unauthorized)  # errors after which a server that was ready is not, any more
+GATEWAY_STATUSES = frozenset({502, 503, 504})  # of a gateway that does not reach its server
 
 
 class Member:
@@ -236,7 +238,7 @@ class Member:
             if not run.stopped:
                 self._become_ready(client)
         except Exception as exc:  # of middleware and policies, too: it is to cost no other server
-            if not self.ready or not client.connected or isinstance(exc, UNREACHABLE):
+            if not self.ready or not client.connected or _may_be_gone(exc):
                 await self._pause(run, exc)
                 return
             self.warn(f"its tools cannot be listed again: {_reason(exc)}")
@@ -314,7 +316,7 @@ class Member:
             self._idle.set()
         if exc is None:
             self._useful = True
-        elif isinstance(exc, ConnectionClosed):
+        elif _may_be_gone(exc):
             self._check()
 
     def not_ready(self) -> NotConnected:
@@ -426,6 +428,11 @@ class _Run:
         self.scope = CancelScope()
         self.ended = Event()
         self.stopped = False
+
+
+def _may_be_gone(error: BaseException) -> bool:
+    """Whether a server that was ready may not be, any more."""
+    return isinstance(error, UNREACHABLE) or (isinstance(error, HttpStatusError) and error.status in GATEWAY_STATUSES)
 
 
 def _reason(error: Exception) -> str:
