@@ -286,6 +286,16 @@ HI, IMAGE = {"type": "text", "text": "hi"}, {"type": "image", "data": "AA=="}
 CALL = {"type": "tool_use", "id": "1", "name": "a", "input": {}}
 CALLED = {"type": "tool_result", "toolUseId": "1", "content": []}
 
+
+def test_a_model_gets_of_a_link_what_its_server_says_and_no_null() -> None:
+    """Go and C# write all members, and so does a conversation that was saved with `model_dump` and loaded: its text stays the same."""
+    wire = {"type": "resource_link", "uri": "a:", "name": "a", "size": 0, "title": None, "mimeType": None, "_meta": {}}
+
+    link = content.ResourceLink.from_wire(wire)
+
+    assert content.link_fields(link) == {"type": "resource_link", "uri": "a:", "name": "a", "size": 0}
+
+
 REPAIRED: list[tuple[type[Model], dict[str, object], dict[str, object], str]] = [
     (CallToolResult, with_hints(audience="user"), with_hints(), "content.0.annotations.audience"),
     (CallToolResult, with_hints(audience=["user", "robot"]), with_hints(), "content.0.annotations.audience.1"),

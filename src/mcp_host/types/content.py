@@ -137,7 +137,8 @@ FIELDS_FOR_MODELS = frozenset({"type", "uri", "name", "title", "description", "m
 
 def link_fields(link: ResourceLink) -> JSONObject:
     """What a model gets of a link. The other fields, such as ``_meta`` and icons, are for programs and displays."""
-    return {name: value for name, value in link.to_wire().items() if name in FIELDS_FOR_MODELS}
+    wire = link.to_wire()
+    return {name: value for name, value in wire.items() if name in FIELDS_FOR_MODELS and value is not None}
 
 
 ContentBlock: TypeAlias = Annotated[
