@@ -221,7 +221,7 @@ async def test_a_server_that_dies_of_sampling_tools_is_started_once_more_without
     strict = """
         request = read()
         assert "tools" not in request["params"]["capabilities"]["sampling"]
-        reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}})
+        reply(request, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
         read()
         read()
     """

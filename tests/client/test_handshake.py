@@ -17,7 +17,7 @@ from mcp_host import Client, StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.limits import Limits
 from tests.client.sites import response, streamed
-from tests.client.support import EMPTY, INITIALIZED, connected
+from tests.client.support import EMPTY, INITIALIZED, TOOLS, connected
 from tests.extent import on_both
 
 pytestmark = [on_both, pytest.mark.fake_clock]
@@ -28,10 +28,11 @@ URL = "http://server.test/mcp"
 class Streaming:
     """A server over HTTP that may open a GET stream, and records when it receives what."""
 
-    def __init__(self, stream: str = "refused", initialized_takes: float = 0.0) -> None:
+    def __init__(self, stream: str = "refused", initialized_takes: float = 0.0, capabilities: object = TOOLS) -> None:
         self.heard: list[tuple[str, float]] = []
         self.initialized = anyio.Event()
         self._stream = stream
+        self._welcome = {**INITIALIZED, "capabilities": capabilities}
         self._initialized_takes = initialized_takes
         self._begun = anyio.current_time()
 
@@ -53,7 +54,7 @@ class Streaming:
             await anyio.sleep(self._initialized_takes)
             self.initialized.set()
             return httpx.Response(202)
-        return response(message, INITIALIZED if message["method"] == "initialize" else EMPTY)
+        return response(message, self._welcome if message["method"] == "initialize" else EMPTY)
 
     async def _get(self) -> httpx.Response:
         if self._stream == "held back":
@@ -77,6 +78,15 @@ async def test_a_server_that_does_not_answer_the_end_of_the_handshake_is_waited_
 
     words = f"did not answer notifications/initialized within {waits} s: calls do not wait for that"
     assert client.warnings == [f"{URL} {words}"]
+
+
+@pytest.mark.parametrize("capabilities", [{}, [], {"logging": {}, "tools": None}], ids=["none", "of PHP", "others"])
+async def test_a_server_that_advertises_nothing_to_list_leaves_one_warning(capabilities: object) -> None:
+    """Otherwise a loop or a group has none of its tools, and says nothing. Servers written by hand forget to advertise."""
+    async with Streaming(capabilities=capabilities).connected() as client:
+        await client.aclose()
+        await client.connect()
+        assert client.warnings == [f"{URL} advertises no tools, prompts or resources, so it is asked for none"]
 
 
 @pytest.mark.parametrize(("stream", "waits"), [("held back", 1), ("opened", 0), ("refused", 0)])

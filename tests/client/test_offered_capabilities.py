@@ -20,7 +20,7 @@ from tests.extent import on_both
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, serving
 
-WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO}
+WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": INFO}
 BOTH: dict[str, Any] = {"sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}}
 
 
@@ -251,7 +251,7 @@ async def test_a_process_that_falls_silent_over_a_capability_is_ended_and_starte
                 read()
             print("silent", file=sys.stderr, flush=True)
             request = read()
-        reply(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "0"}})
+        reply(request, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}})
         read()
         read()
     """

@@ -307,8 +307,11 @@ async def test_resources_are_those_of_each_server_and_one_that_cannot_list_them_
         contents = (await group.read_resource("a", "x:///r")).contents
         assert [each.text for each in contents if hasattr(each, "text")] == ["A: x:///r"]
         assert group.warnings == [
-            f"bad: its {what} cannot be listed: broken (-32603)"
-            for what in ("resources", "resource templates", "prompts")
+            *(
+                f"bad: its {what} cannot be listed: broken (-32603)"
+                for what in ("resources", "resource templates", "prompts")
+            ),
+            "legacy advertises no tools, prompts or resources, so it is asked for none",
         ]
 
 

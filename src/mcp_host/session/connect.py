@@ -28,6 +28,7 @@ from mcp_host.protocol.eras import (
     DISCOVER,
     INITIALIZE,
     INITIALIZED,
+    LISTS,
     SERVER_INFO,
     Complete,
     Modern,
@@ -153,13 +154,17 @@ class Connector:
             raise
         result = InitializeResult.from_wire(reply.result)
         era = accept_version(result.protocol_version, self._versions)
+        capabilities = reply.result["capabilities"]
+        warning = f"{self._state.name} advertises no tools, prompts or resources, so it is asked for none"
+        if all(era.missing(method, capabilities) for method in LISTS) and warning not in self._state.warnings:
+            self._state.warn(warning)
         return Session(
             epoch=epoch,
             era=era,
             server=self._state.name,
             server_info=result.server_info,
             server_capabilities=result.capabilities,
-            capabilities=reply.result["capabilities"],
+            capabilities=capabilities,
             instructions=result.instructions,
             features=features,
             sampling=features.sampling_session(era, self._state.name, result.server_info, offers),
