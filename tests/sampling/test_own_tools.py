@@ -122,7 +122,10 @@ RESULTS: dict[str, tuple[Any, object]] = {
     "a model": (gives(SdkResult(content=[text("from a model")], isError=False)), ("from a model", False)),
     "ours, of a plain function": (in_a_thread, ("from a thread", False)),
     "no result": (gives("no result"), ("the tool add failed", True)),
-    "malformed": (gives({"content": "no list"}), ("the tool add failed", True)),
+    "malformed": (
+        gives({"content": "no list"}),
+        ("the tool add failed: its answer cannot be read; it may have run", True),
+    ),
     "an exception": (gives(RuntimeError("the password is hunter2")), ("the tool add failed", True)),
 }
 

@@ -22,6 +22,7 @@ from mcp_host.errors import (
     McpError,
     NotConnected,
     NotDeclared,
+    ProtocolError,
     RequestTimeout,
     SamplingError,
     ServerError,
@@ -40,6 +41,7 @@ from mcp_host.sampling.loop.engine import (
     run_loop,
 )
 from mcp_host.types import (
+    AssistantMessage,
     CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -126,7 +128,8 @@ async def loop(model: Model, *, choice: ToolChoice | None = None, **options: Any
     with fail_after(10_000):  # some have a clock that jumps
         done = await run_loop(model, params(ADD, DIVIDE, choice=choice), **options)
     conversation.check(done.messages)
-    assert done.messages == [QUESTION, *[message for step in done.steps for message in step.messages]]
+    steps = done.steps if done.unfinished is None else (*done.steps, done.unfinished)
+    assert done.messages == [QUESTION, *[message for step in steps for message in step.messages]]
     return done
 
 
@@ -234,6 +237,7 @@ ERRORS_OF_OURS: list[tuple[McpError, str]] = [
     (ConnectionClosed("python: has ended; its stderr:\n    hunter2"), "failed: its server is not available"),
     (NotConnected("use `async with`"), "failed: its server is not available"),
     (HttpStatusError(502, "https://db.internal: 502", body="nginx"), "failed: its server is not available"),
+    (HttpStatusError(422, "https://db.internal: 422"), "failed: its server refused the call (HTTP 422)"),
     (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
     (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),
     (InvalidToolOutput("$.key: 'hunter2' is too short", text("")), "failed: its result does not match its schema"),
@@ -241,6 +245,7 @@ ERRORS_OF_OURS: list[tuple[McpError, str]] = [
         InvalidToolOutput("$.key: 'hunter2' is too short", text("connection\nrefused" + "!" * 1_000)),
         f"failed: its result does not match its schema; it says: connection\\nrefused{'!' * 982}… (1018 characters)",
     ),
+    (ProtocolError("not JSON: hunter2"), "failed: its answer cannot be read; it may have run"),
     (InputNotGiven("KeyError: hunter2", key="a", method="roots/list"), "failed"),
     (ToolChanged("run pins.accept()", ToolChange("shop", "add", None, ADD)), "failed"),
     (SamplingError("the key hunter2 is invalid"), "failed"),
@@ -422,7 +427,7 @@ async def test_a_whole_float_is_sent_as_the_integer_that_the_tool_takes() -> Non
 
 @on_both
 @pytest.mark.fake_clock
-async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_not_in_it() -> None:
+async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_none_of_its_steps() -> None:
     async def hang(use: ToolUseContent) -> CallToolResult:
         await sleep(20)
         return text("3")
@@ -433,13 +438,15 @@ async def test_a_timeout_is_an_outcome_and_the_unfinished_step_is_not_in_it() ->
 
     assert (done.ended, done.answer, done.text, done.model, done.stop_reason) == ("timeout", None, "", "m", None)
     assert [[call.seconds for call in step.calls] for step in done.steps] == [[20, 20], [20, 20]]
-    assert len(done.messages) == 5
-    assert done.unfinished == Step(says(use("2"), use("2b"), stop="toolUse"), (), ())
+    assert len(done.messages) == 7
+    assert done.unfinished == Step(says(use("2"), use("2b"), stop="toolUse"), (), (*done.messages[5:],))
 
 
 @on_both
 @pytest.mark.fake_clock
-async def test_after_a_timeout_the_calls_of_the_unfinished_step_that_had_finished_are_known() -> None:
+async def test_after_a_timeout_the_conversation_says_which_calls_of_the_unfinished_step_had_finished() -> None:
+    """Otherwise the model would book again."""
+
     async def run(use: ToolUseContent) -> CallToolResult:
         await sleep({"a": 100, "b": 20, "c": 10}[use.id])
         return text("booked")
@@ -449,8 +456,15 @@ async def test_after_a_timeout_the_calls_of_the_unfinished_step_that_had_finishe
     done = await loop(Model(answer), tools={"add": run}, timeout=50)
 
     finished = (FinishedCall(use("b"), text("booked"), 20), FinishedCall(use("c"), text("booked"), 10))
-    assert (done.ended, done.steps, done.messages) == ("timeout", (), [QUESTION])
-    assert done.unfinished == Step(answer, finished, ())
+    stopped = failed("Stopped, because the time was up: it may have run")
+    told = [
+        ToolResultContent.of(use(id), result)
+        for id, result in (("a", stopped), *((c.use.id, c.result) for c in finished))
+    ]
+    assert (done.ended, done.steps) == ("timeout", ())
+    assert done.messages == [QUESTION, AssistantMessage(answer.content), UserMessage(told)]
+    conversation.check(done.messages)
+    assert done.unfinished == Step(answer, finished, (*done.messages[1:],))
     assert done.usage == {"outputTokens": 3}
 
 

@@ -249,6 +249,9 @@ def assert_consistent(world: World, done: LoopResult | None, *, cancelled: bool)
         assert cancelled or world.failed
         return
     assert not cancelled
+    if done.unfinished is not None:
+        messages += done.unfinished.messages
+        conversation.check(messages)
     assert (done.messages, list(done.steps)) == (messages, world.steps)
     assert (done.answer is None) == (done.ended == "timeout")
     assert done.unfinished is None or done.ended == "timeout"

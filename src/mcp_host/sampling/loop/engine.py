@@ -33,6 +33,7 @@ from mcp_host.errors import (
     McpTimeout,
     NotConnected,
     NotDeclared,
+    ProtocolError,
     ServerError,
     UnusableCalls,
     excerpt,
@@ -127,7 +128,7 @@ class LoopResult:
     go on with it. *answer* is the answer that ended the loop, None after a timeout.
 
     *unfinished* is the step in which a timeout came, if a tool was running: its answer, and the calls that
-    had finished. The others may have run, too. It is neither in *steps* nor in *messages*.
+    had finished. The others may have run, too, and their results in *messages* say so. It is not in *steps*.
     """
 
     ended: Ended
@@ -226,12 +227,13 @@ async def run_loop(
             if on_turn is not None:
                 await on_turn(step)
     last = None if ended is None else loop.steps[-1].answer
+    unfinished = loop.end_unfinished()
     return LoopResult(
         ended=ended or "timeout",
         answer=last,
         messages=loop.messages,
         steps=tuple(loop.steps),
-        unfinished=loop.unfinished,
+        unfinished=unfinished,
     )
 
 
@@ -384,7 +386,7 @@ class _Loop:
         """Make a step of *answer*, with *run* after its calls have run, but for those with *problems*. The conversation
         changes at once, at the end. *lost* ends the step, if there is one.
         """
-        if run:
+        if run and answer.tool_uses:
             self._present, self._finished = answer, {}
             await self._run_all(answer.tool_uses, problems)
         calls = self._calls()
@@ -402,9 +404,17 @@ class _Loop:
         self.messages += messages
         return step
 
-    @property
-    def unfinished(self) -> Step | None:
-        return None if self._present is None else Step(self._present, self._calls(), ())
+    def end_unfinished(self) -> Step | None:
+        """The step in which the time was up, if tools were running. The conversation has it: the model is not to do again what was done."""
+        if self._present is None:
+            return None
+        results = [
+            self.write_result(use, call.result if (call := self._finished.get(index)) else _cut_short())
+            for index, use in enumerate(self._present.tool_uses)
+        ]
+        messages = (AssistantMessage(self._present.content), UserMessage(results))
+        self.messages += messages
+        return Step(self._present, self._calls(), messages)
 
     def _calls(self) -> tuple[FinishedCall, ...]:
         return tuple(self._finished[index] for index in sorted(self._finished))
@@ -448,6 +458,10 @@ def _too_many() -> CallToolResult:
     return text_result(f"Not run: one answer may call at most {MAX_CALLS} tools", is_error=True)
 
 
+def _cut_short() -> CallToolResult:
+    return text_result("Stopped, because the time was up: it may have run", is_error=True)
+
+
 async def result_of(run: RunTool, use: ToolUseContent, warnings: CountedWarnings) -> CallToolResult:
     """Run one call. If it fails, that is a result, too."""
     cancelled = cancellations()
@@ -477,12 +491,16 @@ def _failure(name: str, exc: BaseException, warnings: CountedWarnings) -> CallTo
     match exc:
         case HttpStatusError(rpc_message=str(message)):
             why = f": {excerpt(message)}"
+        case HttpStatusError(transient=False, status=status):
+            why = f": its server refused the call (HTTP {status})"
         case HttpStatusError() | ConnectionClosed() | NotConnected():
             why = ": its server is not available"
         case McpTimeout():
             why = ": it did not finish in time"
         case InvalidToolOutput(text=text):
             why = f": its result does not match its schema{f'; it says: {text}' if text else ''}"
+        case ProtocolError():
+            why = ": its answer cannot be read; it may have run"
         case McpError() if not isinstance(
             exc, EndsLoop | ToolError | BadArguments | ServerError | CallDenied | NotDeclared
         ):
