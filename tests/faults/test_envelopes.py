@@ -111,7 +111,7 @@ async def test_malformed_notifications_are_ignored() -> None:
 ASKED = [
     ('"id": "r", "method": "ping", "params": [1]', "r", -32600),
     ('"id": "r", "method": "ping", "params": "x"', "r", -32600),
-    ('"id": "r", "method": "sampling/createMessage", "params": []', "r", -32600),
+    ('"id": "r", "method": "sampling/createMessage", "params": []', "r", -32602),
     ('"id": "r", "method": "sampling/createMessage"', "r", -32602),
     ('"id": "r", "method": "sampling/createMessage", "params": null', "r", -32602),
     ('"id": "r", "method": "tools/call", "params": {"name": "x"}', "r", -32601),

@@ -101,6 +101,11 @@ def test_a_cacheable_result_is_fresh_for_its_ttl(subtests: pytest.Subtests) -> N
 REQUIRED: dict[str, tuple[dict[str, Any], object]] = {
     "state": ({"requestState": ""}, InputRequired({}, "")),
     "empty": ({"inputRequests": {}, "requestState": "s"}, InputRequired({}, "s")),
+    "empty-of-php": ({"inputRequests": [], "requestState": "s"}, InputRequired({}, "s")),
+    "empty-params-of-php": (
+        {"inputRequests": {"a": {"method": "roots/list", "params": []}, "b": {"method": "roots/list", "params": None}}},
+        InputRequired(dict.fromkeys("ab", InputRequest("roots/list", {})), None),
+    ),
     "requests": (
         {"inputRequests": {"a": {"method": "roots/list"}, "b": {"method": "x", "params": {"y": 1}}}},
         InputRequired({"a": InputRequest("roots/list", {}), "b": InputRequest("x", {"y": 1})}, None),
@@ -127,7 +132,7 @@ INVALID_RESULTS: list[tuple[str, dict[str, Any]]] = [
     ("tools/call", {"resultType": "input_required", "requestState": 7}),
     ("tools/call", {"resultType": "input_required", "inputRequests": {"k": "v"}}),
     ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"params": {}}}}),
-    ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"method": "m", "params": []}}}),
+    ("tools/call", {"resultType": "input_required", "inputRequests": {"k": {"method": "m", "params": [1]}}}),
     ("tools/call", {"resultType": "task"}),
     ("tools/call", {"resultType": "Complete"}),
     ("tools/call", {"resultType": ""}),

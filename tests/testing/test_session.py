@@ -186,7 +186,7 @@ async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() ->
 async def test_a_malformed_message_is_refused_with_its_id_if_that_can_be_read() -> None:
     async with legacy(full()) as raw:
         await raw.send_raw(b"{")
-        await raw.send({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []})
+        await raw.send({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": [7]})
         answers = [await raw.receive(), await raw.receive()]
 
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, -32700), (7, -32600)]

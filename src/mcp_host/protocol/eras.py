@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError, SamplingError, quoted
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, encode_value
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Params
+from mcp_host.protocol.jsonrpc import EMPTY, INTERNAL_ERROR, Params
 from mcp_host.types import TextContent
 from mcp_host.types.revisions import first_unknown
 
@@ -281,16 +281,16 @@ def lone_block(answer: CreateMessageResult) -> CreateMessageResult:
 def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
     prefix = f"the result of {method} requires input"
     raw, state = result.get("inputRequests"), result.get("requestState")
-    if raw is None and state is None:
+    if raw in EMPTY and state is None:
         raise ProtocolError(f"{prefix}, but has neither inputRequests nor requestState")
-    if not isinstance(raw, dict | None) or not isinstance(state, str | None):
+    if not (isinstance(raw, dict) or raw in EMPTY) or not isinstance(state, str | None):
         raise ProtocolError(f"{prefix}, but its inputRequests or requestState is malformed")
     requests = {}
     for key, value in (raw or {}).items():
         match value:
             case {"method": str(wanted), "params": dict(params)}:
                 requests[key] = InputRequest(wanted, params)
-            case {"method": str(wanted), **rest} if "params" not in rest:
+            case {"method": str(wanted), **rest} if rest.get("params") in EMPTY:
                 requests[key] = InputRequest(wanted, {})
             case _:
                 raise ProtocolError(f"{prefix}, but its input request {quoted(key)} is malformed")
