@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from anyio import Lock
 from anyio.lowlevel import EventLoopToken, current_token
@@ -19,21 +18,16 @@ from mcp_host.config import (
     AnswerStore,
     AskInput,
     ExpandedServer,
-    FoundFile,
     HttpServer,
     Input,
     OAuthSettings,
-    Scope,
     ServerEntry,
     ToolFilter,
     ask_inputs,
-    merge_servers,
-    read_servers,
 )
 from mcp_host.config.variables import HIDDEN
-from mcp_host.errors import ConfigError, escaped, quoted
+from mcp_host.errors import ConfigError, escaped
 from mcp_host.group.consents import ApproveServer, ServerConsents
-from mcp_host.group.names import server_prefix
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import Limits
@@ -48,7 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ServersPath: TypeAlias = str | os.PathLike[str] | FoundFile
 
 NOT_ASKED = "it needs the consent of a person, and the group was made without approve_servers"
 REFUSED = "approve_servers has refused it"
@@ -58,25 +51,22 @@ NOT_USED = ("metadata_url", "authorization_url", "token_url", "resource")
 """Settings of a file for logging in that are not obeyed, since the server itself says where that is."""
 
 
-class Turns:
-    """Inside of `lock` a person is asked, about one thing at a time. It is for the event loop that runs."""
+class LoopLock:
+    """A lock of the event loop that runs."""
 
-    def __init__(self) -> None:
-        self._loop: EventLoopToken | None = None
-        self._lock: Lock
+    _loop: EventLoopToken | None = None
 
-    @property
-    def lock(self) -> Lock:
+    def get(self) -> Lock:
         if self._loop != (loop := current_token()):
             self._loop, self._lock = loop, Lock()
         return self._lock
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class FileOptions:
-    """What all servers of a group's files have: who is asked, and where the answers are kept."""
+    """What all servers of a group's files have, as `ClientGroup.from_file` takes it: who is asked, and where the answers are kept."""
 
-    approve: Callable[[ProposedServer], Awaitable[object]] | None = None
+    approve_servers: InitVar[ApproveServer | None] = None
     ask_input: AskInput | None = None
     consents: ServerConsents = field(default_factory=ServerConsents)
     answer_store: AnswerStore | None = None
@@ -87,65 +77,16 @@ class FileOptions:
     login: Login | OnDevice | None = None
     answers: dict[Input, str] = field(default_factory=dict, repr=False)
     """Those that were given: servers may have an input in common."""
-    turns: Turns = field(default_factory=Turns)
+    asking: LoopLock = field(default_factory=LoopLock)
+    """Around each question to a person."""
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        approve_servers: ApproveServer | None,
-        ask_input: AskInput | None,
-        consents: ServerConsents | None,
-        **options: Any,
-    ) -> Self:
-        """The options that `ClientGroup.from_file` takes."""
-        approve: Callable[[ProposedServer], Awaitable[object]] | None = None
+    def __post_init__(self, approve_servers: ApproveServer | None) -> None:
+        self.approve: Callable[[ProposedServer], Awaitable[object]] | None = None
         if approve_servers is not None:
             shape = "(proposed: ProposedServer) -> bool"
-            approve = as_async(approve_servers, argument="approve_servers", shape=shape)
-        if ask_input is not None:
-            check_callable(ask_input, argument="ask_input", shape="(input: Input) -> str | None")
-        if consents is None:
-            consents = ServerConsents()
-        return cls(approve=approve, ask_input=ask_input, consents=consents, **options)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerFiles:
-    """The files of a group."""
-
-    files: tuple[ServersPath, ...]
-    dialect: str | None
-    scope: Scope | None
-    options: FileOptions
-
-    @property
-    def paths(self) -> list[Path]:
-        return [file.path if isinstance(file, FoundFile) else Path(file) for file in self.files]
-
-    def read(self, *, again: bool = False) -> tuple[dict[str, FileServer], list[str]]:
-        """The servers by name, and what is wrong in the files besides them. It blocks.
-
-        Raises:
-            ConfigError: A file cannot be read, or there are no servers in it; or, *again*, it is empty.
-        """
-        for path in self.paths:
-            if again and path.is_file() and not path.stat().st_size:
-                raise ConfigError("it is empty", path=path)  # an editor begins to write
-        files = [read_servers(each, dialect=self.dialect, scope=self.scope) for each in self.files]
-        entries, left_out = merge_servers(files)
-        warnings = [f"{escaped(str(file.path))}: {warning}" for file in files for warning in file.warnings]
-        warnings += left_out
-        servers: dict[str, FileServer] = {}
-        names: dict[str, str] = {}
-        for entry in entries:
-            first = names.setdefault(server_prefix(entry.name), entry.name)
-            if first == entry.name:
-                servers[first] = FileServer(entry, self.options)
-            else:
-                both = f"the servers {quoted(first)} and {quoted(entry.name)} would have tools of the same names"
-                warnings.append(f"{quoted(entry.name)} is left out: {both}")
-        return servers, warnings
+            self.approve = as_async(approve_servers, argument="approve_servers", shape=shape)
+        if self.ask_input is not None:
+            check_callable(self.ask_input, argument="ask_input", shape="(input: Input) -> str | None")
 
 
 class FileServer:
@@ -211,7 +152,7 @@ class FileServer:
         on_question(proposed)
         if self._options.approve is None:
             raise NotStarted("needs_consent", NOT_ASKED)
-        async with self._options.turns.lock:
+        async with self._options.asking.get():
             refused = await self._ask(self._options.approve, proposed)
         if refused is not None:
             raise NotStarted("needs_consent", refused)
@@ -259,7 +200,7 @@ class FileServer:
     async def _expanded(self) -> ExpandedServer:
         options = self._options
         if self.entry.inputs:
-            async with options.turns.lock:
+            async with options.asking.get():
                 await self._ask_inputs()
         expand = partial(self.entry.expand, options.environment, answers=options.answers, workspace=options.workspace)
         expanded = await _in_thread(expand)

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import ref
 
 from anyio import CancelScope, create_task_group, move_on_after
@@ -45,7 +45,7 @@ from mcp_host.protocol.negotiation import EraCache
 
 if TYPE_CHECKING:
     from mcp_host.auth import Login, OnDevice, TokenStore
-    from mcp_host.config import AnswerStore, AskInput, FoundFile, Scope
+    from mcp_host.config import AnswerStore, AskInput, Scope
     from mcp_host.elicitation import Elicitation
     from mcp_host.frameworks.google_adk import GroupToolset as GoogleAdkToolset
     from mcp_host.frameworks.langchain import GroupTool as LangChainTool
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from mcp_host.frameworks.pydantic_ai import GroupToolset as PydanticAIToolset
     from mcp_host.group.consents import ApproveServer, ServerConsents
     from mcp_host.group.file_server import FileServer
-    from mcp_host.group.following import Difference, FollowedFiles, WatchFiles
+    from mcp_host.group.files import Difference, GroupFiles, ServersPath
+    from mcp_host.group.following import WatchFiles
     from mcp_host.limits import Limits
     from mcp_host.middleware import Middleware
     from mcp_host.roots import RootLike, RootsHandler
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ServersPath: TypeAlias = "str | os.PathLike[str] | FoundFile"
 
 FILE_GRACE = 10.0  # seconds for calls in flight when a followed file changes their server
 WAIT = 5.0  # seconds for all servers to answer: most do, and few users wait longer for one that hangs
@@ -144,7 +144,7 @@ class ClientGroup:
             raise ValueError(f'wait is "first", "all", "none" or a number of seconds, not {wait!r}')
         self._wait = wait
         self._seconds = WAITS[wait] if isinstance(wait, str) else check_seconds("wait", wait)
-        self._files: FollowedFiles | None = None
+        self._files: GroupFiles | None = None
         self._changes = StatusChanges(on_status)
         self._tasks: TaskGroup | None = None
         self._loop: Loop | None = None
@@ -222,15 +222,15 @@ class ClientGroup:
             TypeError, ValueError: An argument is wrong.
             ImportError: *watch* is True, and watchfiles is not installed.
         """
-        from mcp_host.config import FoundFile
-        from mcp_host.group.file_server import FileOptions, ServerFiles  # here, because not every host has files
-        from mcp_host.group.following import FollowedFiles, watcher
+        from mcp_host.group.consents import ServerConsents
+        from mcp_host.group.file_server import FileOptions  # here, because not every host has files
+        from mcp_host.group.files import GroupFiles
 
         group = cls({}, **options)
-        shared = FileOptions.of(
+        shared = FileOptions(
             approve_servers=approve_servers,
             ask_input=ask_input,
-            consents=consents,
+            consents=ServerConsents() if consents is None else consents,
             answer_store=answer_store,
             environment=environment,
             workspace=workspace,
@@ -238,9 +238,7 @@ class ClientGroup:
             tokens=tokens,
             login=login,
         )
-        paths = (path,) if isinstance(path, str | os.PathLike | FoundFile) else tuple(path)
-        files = ServerFiles(files=paths, dialect=dialect, scope=scope, options=shared)
-        group._files = FollowedFiles(files, watcher(watch), check_seconds("grace", grace))
+        group._files = GroupFiles(path, shared, dialect=dialect, scope=scope, watch=watch, grace=grace)
         for name, server in group._files.servers.items():
             group._members.add(group._new_member(name, server))
         return group
@@ -268,7 +266,9 @@ class ClientGroup:
         for member in self._members:
             self._start(member)
         if self._files is not None:
-            self._tasks.start_soon(self._files.follow, partial(_take, ref(self)))  # which does not keep the group alive
+            self._tasks.start_soon(
+                self._files.follow, partial(_apply, ref(self))
+            )  # which does not keep the group alive
         async with _undone_by(self.aclose):
             await self._until_ready()
         return self
@@ -478,7 +478,7 @@ class ClientGroup:
         if member.enabled:
             member.start(self._require_open(), self._context)
 
-    def _take(self, changed: Difference) -> None:
+    def _apply(self, changed: Difference) -> None:
         """Have the servers that the files have now. Those that the application has put in their place stay."""
         assert self._files is not None, "they are followed"
         tasks, grace = self._require_open(), self._files.grace
@@ -733,10 +733,10 @@ async def _open(members: Members, changes: StatusChanges) -> AsyncIterator[TaskG
             tasks.cancel_scope.cancel()  # with it, servers that were being removed
 
 
-def _take(group: ref[ClientGroup], changed: Difference) -> None:
+def _apply(group: ref[ClientGroup], changed: Difference) -> None:
     found = group()
     if found is not None and found._tasks is not None:  # else it was dropped, or is being closed
-        found._take(changed)
+        found._apply(changed)
 
 
 def _options(server: Connectable | ServerOptions) -> ServerOptions:
