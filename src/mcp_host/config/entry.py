@@ -9,23 +9,24 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.dotenv import parse_env_file
 from mcp_host.config.secret_words import without_secrets
-from mcp_host.config.values import HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
-from mcp_host.config.variables import HIDDEN, Expansion, NotSet, Values
+from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
+from mcp_host.config.variables import HIDDEN, NotSet, Values
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
 from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 
+T = TypeVar("T")
+R = TypeVar("R")
 AskInput: TypeAlias = Callable[[Input], Awaitable[str | None] | str | None]
 """Asks a person for an input of a file. None: there is no answer."""
-
 
 EVERY_TOOL = ToolFilter()
 
@@ -177,26 +178,26 @@ class _Expander:
     def __init__(self, entry: ServerEntry, values: Values) -> None:
         self._entry = entry
         self._values = values
-        self._warnings: list[str] = []
+        self._warnings: dict[str, None] = {}
 
     def expanded(self, server: StdioServer | HttpServer) -> ExpandedServer:
-        real = server.map(self._text)
-        shown = _shown(server.map(self._shown_text))
-        oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._text)
+        real, shown = server.map(self._each("text")), _shown(server.map(self._each("shown")))
+        oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._each("text"))
         transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
         warnings = tuple(escaped(text) for text in self._warnings)
         digest_of_it = digest(_identity(real))
         return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest_of_it, warnings=warnings)
 
     def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
-        real, shown, settled = (server.map(each) for each in (self._text, self._shown_text, self._settled_text))
+        real, shown = server.map(self._each("text")), server.map(self._each("shown"))
+        settled = server.map(self._each("settled"))
         if isinstance(shown, HttpServer):
             assert isinstance(settled, HttpServer), "it is of the same kind"
-            login = self._entry.oauth and self._entry.oauth.map(self._settled_text)
+            login = self._entry.oauth and self._entry.oauth.map(self._each("settled"))
             settings = [] if login is None else [getattr(login, each.name) for each in fields(login)]
             return ServerPreview(
                 shown=_shown(shown),
-                variables=_in_order(_told(shown.headers)),
+                variables=_in_order(_shown_values(shown.headers)),
                 digest=digest([_identity(real), _secrets(settled.headers), settings]),
                 host=_host(settled),
                 links=tuple(map(escaped, self._values.links)),
@@ -206,7 +207,7 @@ class _Expander:
         more = self._env_file(real.env_file)
         said = {**more, **_secrets(settled.env)}
         deciding = {name: value for name, value in said.items() if decides(name)}
-        variables = _in_order({**dict.fromkeys(more, HIDDEN), **_told(shown.env), **deciding})
+        variables = _in_order({**dict.fromkeys(more, HIDDEN), **_shown_values(shown.env), **deciding})
         cwd = self._cwd(shown.cwd)
         env_file = None if shown.env_file is None else os.fspath(self._values.folder / shown.env_file)
         return ServerPreview(
@@ -219,25 +220,23 @@ class _Expander:
             links=tuple(map(escaped, self._values.links)),
         )
 
-    def _text(self, name: str, value: Value) -> Secret | None:
-        expansion = self._expansion(name, value)
-        if expansion is None:
-            self._warnings.append(f"{name}: it is left out, since the environment has no such variable")
-            return None
-        return expansion.text
+    def _each(self, form: Literal["text", "shown", "settled"]) -> Change:
+        """Makes of each value one of the forms of its `Expansion`."""
 
-    def _shown_text(self, name: str, value: Value) -> Secret | None:
-        expansion = self._expansion(name, value)
-        return None if expansion is None else Secret(expansion.shown)
+        def change(name: str, value: Value) -> Secret | None:
+            expansion = self._checked(self._values.expand, name, value)
+            if expansion is None:
+                self._warnings[f"{name}: it is left out, since the environment has no such variable"] = None
+                return None
+            return Secret(getattr(expansion, form))
 
-    def _settled_text(self, name: str, value: Value) -> Secret | None:
-        expansion = self._expansion(name, value)
-        return None if expansion is None else expansion.settled
+        return change
 
-    def _expansion(self, name: str, value: Value) -> Expansion | None:
+    def _checked(self, read: Callable[[str, T], R], name: str, value: T) -> R:
+        """What *read* makes of the field *name*. An error names the server, too."""
         reason = ""
         try:
-            return self._values.expand(name, value)
+            return read(name, value)
         except NotSet as exc:
             reason = str(exc)
         raise self._entry.error(reason, name)
@@ -262,15 +261,8 @@ class _Expander:
     def _env_file(self, path: str | None) -> SecretValues[str]:
         if path is None:
             return SecretValues()
-        reason = ""
-        try:
-            text = self._values.read("env_file", path)
-        except NotSet as exc:
-            reason = str(exc)
-        if reason:
-            raise self._entry.error(reason, "env_file")
-        variables, bad = parse_env_file(text)
-        self._warnings += [f"env_file: its line {line} is no variable" for line in bad]
+        variables, bad = parse_env_file(self._checked(self._values.read, "env_file", path))
+        self._warnings |= {f"env_file: its line {line} is no variable": None for line in bad}
         return SecretValues(variables)
 
     def _http(self, server: HttpServer) -> Transport:
@@ -348,7 +340,7 @@ def _host(server: HttpServer) -> str | None:
         return None
 
 
-def _told(values: Mapping[str, Value]) -> dict[str, str]:
+def _shown_values(values: Mapping[str, Value]) -> dict[str, str]:
     """What a person is told of *values*, in which variables are hidden: what the file itself has may be a secret too."""
     return {
         name: value if value == HIDDEN else without_secrets(f"{name}={value}").removeprefix(f"{name}=")

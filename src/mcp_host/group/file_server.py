@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import Lock
 from anyio.lowlevel import EventLoopToken, current_token
@@ -241,12 +241,8 @@ class FileServer:
                 port = settings.callback_port if settings.redirect_uri is None else None
                 login = in_browser(port=port or 0, redirect_uri=settings.redirect_uri)
             client = settings.client_id and Registered(settings.client_id, settings.client_secret)
-            return OAuth(
-                tokens=self._options.tokens,
-                registration=client or None,
-                login=login,
-                scopes=settings.scopes or (),
-            )
+            tokens, scopes = self._options.tokens, settings.scopes or ()
+            return OAuth(tokens=tokens, registration=client or None, login=login, scopes=scopes)
         except (TypeError, ValueError) as exc:  # it quotes no secret
             reason = str(exc)
         raise self.entry.error(reason, "oauth")
@@ -309,14 +305,9 @@ def _tool_policy(tools: ToolFilter) -> ToolPolicy | None:
 
 def _limits(entry: ServerEntry, limits: Limits | None) -> Limits | None:
     """The *limits* of the group with the times that the file has."""
-    if entry.timeout is None and entry.connect_timeout is None:
-        return limits
-    limits = limits or Limits()
-    return replace(
-        limits,
-        timeout=limits.timeout if entry.timeout is None else entry.timeout,
-        connect_timeout=limits.connect_timeout if entry.connect_timeout is None else entry.connect_timeout,
-    )
+    times: dict[str, Any] = {"timeout": entry.timeout, "connect_timeout": entry.connect_timeout}
+    given = {name: seconds for name, seconds in times.items() if seconds is not None}
+    return replace(limits or Limits(), **given) if given else limits
 
 
 def _unused(settings: OAuthSettings | None) -> Iterator[str]:
