@@ -27,10 +27,17 @@ MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a t
 
 _DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
 _PERCENT = r"|%(?P<percent>[A-Za-z_]\w*)%"
-_BRACE = r"|(?<!\$)\{(?P<scheme>env|file):(?P<name>[^{}]+)\}"
+_BRACE = r"|(?<!\$)\{(?:env:(?P<env>[^{}]+)|file:(?P<file>[^{}]+))\}"
 _START = re.compile(_DOLLAR + _PERCENT + _BRACE, re.ASCII)
 _START_IN_URL = re.compile(rf"{_DOLLAR}|(?P<percent>(?!)){_BRACE}", re.ASCII)  # there, % begins an escape
 _BRACKET = re.compile(r"\$\{|\}")
+_BARE: Mapping[str, tuple[Form, Scheme]] = {
+    "dollar": ("$V", "env"),
+    "percent": ("%V%", "env"),
+    "env": ("{env:V}", "env"),
+    "file": ("{file:/p}", "file"),
+}
+"""Those that do not begin with ``${``, by the group of the pattern."""
 _NAME = r"[A-Za-z_]\w*"
 _INNER: tuple[tuple[Form, re.Pattern[str], Scheme], ...] = (
     ("${workspaceFolder}", re.compile("|".join(PLACES)), "place"),
@@ -87,7 +94,8 @@ def parse(name: str, text: str) -> Iterator[str | Variable]:
             yield text[end : found.start()]
         if found[0] != "${":
             end = found.end()
-            yield _bare(found)
+            form, scheme = _BARE[group := str(found.lastgroup)]
+            yield Variable(form, ((scheme, found[group]),), found[0])
             continue
         close = _closing(text, found.end())
         if close is None:
@@ -97,15 +105,6 @@ def parse(name: str, text: str) -> Iterator[str | Variable]:
         yield _braced(inner, text[found.start() : end])
     if end < len(text):
         yield text[end:]
-
-
-def _bare(found: re.Match[str]) -> Variable:
-    if name := found["dollar"]:
-        return Variable("$V", (("env", name),), found[0])
-    if name := found["percent"]:
-        return Variable("%V%", (("env", name),), found[0])
-    form: Form = "{env:V}" if found["scheme"] == "env" else "{file:/p}"
-    return Variable(form, (("env" if found["scheme"] == "env" else "file", found["name"]),), found[0])
 
 
 def _closing(text: str, start: int) -> int | None:
