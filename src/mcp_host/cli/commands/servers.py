@@ -23,6 +23,7 @@ from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.transports._http.secret import Secret, SecretValues
 
 REGISTRY_NAME = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+/[A-Za-z0-9._-]+", re.ASCII)
+KINDS: Mapping[type, str] = {config.StdioServer: "stdio", config.HttpServer: "http"}
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NO_SERVERS = f"there are no servers: {NAME} servers add adds one, {NAME} servers import takes those of other hosts"
 
@@ -104,8 +105,7 @@ def _columns(entry: config.ServerEntry) -> Sequence[str]:
 
 
 def _kind(entry: config.ServerEntry) -> str | None:
-    kinds = {config.StdioServer: "stdio", config.HttpServer: "http"}
-    return None if entry.transport is None else kinds[type(entry.transport)]
+    return KINDS.get(type(entry.transport))
 
 
 def _as_json(entry: config.ServerEntry) -> Mapping[str, object]:
