@@ -123,6 +123,34 @@ def test_a_digest_is_of_the_entry_as_it_is_written_and_one_of_what_it_expands_to
     assert remote.expand({"V": "1"}).digest != remote.expand({"V": "2"}).digest
 
 
+def test_what_has_one_digest_expands_to_one_server_in_all_dialects(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """The dialect of a file may depend on its other entries."""
+    written(tmp_path, "V", "of-file")
+    texts = ("${V:-d}", "$V", "%V%", "${env:V}", "${input:V}", "{env:V}", "{file:V}", "${file:V}", "${env:V | value:d}")
+    for text in texts:
+        url = "https://example.com"
+        entries: list[dict[str, object]] = [
+            {"command": "a", "args": [text]},
+            {"command": "a", "env": {"A": text}},
+            {"url": f"{url}/{text}"},
+            {"url": url, "headers": {"A": text}},
+            {"url": url, "oauth": {"clientId": "me", "clientSecret": text}},
+        ]
+        for members in entries:
+            started: dict[str, set[str]] = {}
+            for dialect in DIALECTS:
+                data = {**_file(dialect, members), "inputs": [{"id": "V"}]}
+                [server] = read_servers(written(tmp_path, "mcp.json", json.dumps(data)), dialect=dialect).servers
+                expanded = server.expand({"V": "of-env"}, answers=dict.fromkeys(server.inputs, "of-person"))
+                given = getattr(expanded.transport, "env" if "command" in members else "headers")
+                secret = expanded.oauth and expanded.oauth.client_secret
+                digest = server.preview({"V": "of-env"}).digest
+                started.setdefault(digest, set()).add(json.dumps([expanded.digest, given, secret]))
+
+            with subtests.test(text, members=str(members)):
+                assert [each for each in started.values() if len(each) > 1] == []
+
+
 def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, tmp_path: Path) -> None:
     inputs = [{"id": "pass", "password": True, "type": "promptString"}, {"id": "city", "type": "promptString"}]
     key = written(tmp_path, "key", "k3y\n")

@@ -198,7 +198,7 @@ class _Expander:
             return ServerPreview(
                 shown=_shown(shown),
                 variables=_in_order(_shown_values(shown.headers)),
-                digest=digest([_identity(real), _secrets(settled.headers), settings]),
+                digest=digest([_identity(real), _secrets(settled.headers), settings, self._entry.variables]),
                 host=_host(settled),
                 links=tuple(map(escaped, self._values.links)),
             )
@@ -213,7 +213,7 @@ class _Expander:
         return ServerPreview(
             shown=_shown(shown),
             variables=variables,
-            digest=digest([_identity(real), self._cwd(real.cwd), real.env_file, said]),
+            digest=digest([_identity(real), self._cwd(real.cwd), real.env_file, said, self._entry.variables]),
             cwd=None if cwd is None else escaped(cwd),
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
