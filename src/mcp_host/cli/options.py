@@ -30,6 +30,7 @@ PARAMETER = re.compile(r"([A-Za-z0-9._-]+)=([^\ud800-\udfff]*)")  # RFC 6749, se
 
 MODEL_NAMES = f"{', '.join(MODELS)} (built in), or PROVIDER:NAME such as anthropic:claude-sonnet-5"
 LIMITS = Limits()
+JSON = "print one JSON document"
 
 
 def pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
@@ -127,7 +128,7 @@ class Options:
         return LIMITS if seconds is None else Limits(connect_timeout=seconds, timeout=seconds, idle_timeout=seconds)
 
     # fmt: off
-    json = Option(False, "--json", help="print one JSON document; also for an error")
+    json = Option(False, "--json", help=f"{JSON}, in the protocol's spelling; also for an error")
     verbose = Option(False, "--verbose", "-v",
         help="print what the server logs, its stderr, each step of a login, and what the model's provider says of failures, to stderr")
 

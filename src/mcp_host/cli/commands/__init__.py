@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mcp_host.cli.options import MODEL_NAMES, NAME
+from mcp_host.cli.options import JSON, MODEL_NAMES, NAME
 
 
 class Command(NamedTuple):
@@ -55,6 +55,7 @@ SERVER = (*LOGIN, "env", "no_login")
 SERVERS = (*SERVER, "config", "approve_servers", "ask_again")
 MODEL = ("model", "yes")
 
+OWN_JSON = {"json": {"help": f"{JSON}; also for an error"}}  # its spelling is that of no protocol
 OUTPUT_OF_CALL = (
     "write the images, audio and resources of the result to a file, or to a folder (with a slash at its end, if it is new);"
     " - is stdout, for one of them"
@@ -163,7 +164,7 @@ COMMANDS: Mapping[str, Command] = {
         ("json", "yes"),
         "FILE [accept [SERVER [TOOL ...]] | forget SERVER [TOOL ...]]",
         module="pins",
-        changes={"yes": {"help": "accept without asking"}},
+        changes={**OWN_JSON, "yes": {"help": "accept without asking"}},
     ),
     "servers": Command(
         "show and change the servers in your file; comments and unknown keys in it stay",

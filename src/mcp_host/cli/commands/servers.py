@@ -13,7 +13,7 @@ import anyio
 
 from mcp_host import config
 from mcp_host.cli.arguments import check, take_url
-from mcp_host.cli.commands import Command
+from mcp_host.cli.commands import OWN_JSON, Command
 from mcp_host.cli.options import HEADER, NAME, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
 from mcp_host.config.dialects import GENERIC
@@ -255,6 +255,7 @@ def _done(options: Options, what: str) -> Report:
 
 
 CHANGES: Mapping[str, Mapping[str, object]] = {
+    **OWN_JSON,
     "config": {"help": f"the file of servers, by default {escaped(str(config.user_file().path))}"},
     "env": {
         "help": "given to the command; NAME alone writes a reference to the variable of the environment, and no value"
