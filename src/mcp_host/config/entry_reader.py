@@ -126,7 +126,7 @@ class _Entry:
                 self._notes.append(f"{excerpt(key)}: the key is unknown, and ignored{hint}")
 
     def _put(self, part: str, value: object, key: str, taken: dict[str, str]) -> None:
-        """Keep what *key* says of a part. *taken* has the keys that have said something of it before."""
+        """Keep the *value* of a part. *taken* has the key of each part that was read before."""
         if part not in taken:
             self._parts[part], taken[part] = value, key
         elif (merged := _merged(part, self._parts[part], value)) is not None:
@@ -212,7 +212,7 @@ class _Entry:
         return oauth
 
     def _find_variables(self, name: str, value: Value) -> None:
-        """Find the variables in a value. What looks like one of another dialect is told of."""
+        """Find the variables in a value. A warning names what looks like one of another dialect."""
         if isinstance(value, EnvironmentVariable):
             self._variables.append(f"{name}: the variable {excerpt(value.name)}")
             return

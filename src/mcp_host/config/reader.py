@@ -28,7 +28,7 @@ TRANSPORT_KEYS = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri", "type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServersFile:
-    """The servers of a file, in its order, with what is wrong in the file besides them.
+    """The servers of a file, in its order, with what is wrong in the file outside of them.
 
     *at* are the keys that lead to the servers, from the top of the file; if there are none, to where its dialect has them.
     """

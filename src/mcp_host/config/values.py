@@ -1,4 +1,4 @@
-"""What a file says of a server, as values: unexpanded, as it is written there."""
+"""The parts of a server's entry in a file, unexpanded."""
 
 from __future__ import annotations
 

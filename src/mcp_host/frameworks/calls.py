@@ -37,7 +37,7 @@ class Group(ToolGroup, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a call: the *result* that the server *returned*, or an error that tells the model why there is none."""
+    """How a call ended: the *result* that the server *returned*, or else an error for the model that says why there is none."""
 
     result: CallToolResult
     returned: bool

@@ -19,7 +19,7 @@ except ImportError as exc:  # also of a version that is too old
 
 
 class GroupServer(MCPServer):
-    """A group in the place of one server, which is always connected. Its tools are listed in each turn."""
+    """A group as one server, which is always connected. Its tools are listed in each turn."""
 
     def __init__(self, group: Group, *, caller: object, require_approval: Any) -> None:
         super().__init__(require_approval=require_approval)

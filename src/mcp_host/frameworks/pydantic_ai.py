@@ -84,7 +84,7 @@ def _definition(tool: OfferedTool) -> ToolDefinition:
 
 
 def _value(result: CallToolResult) -> Any:
-    """The one part of a result, or a list of its parts. Structured content is in the place of texts that repeat it."""
+    """The one part of a result, or a list of its parts. Structured content replaces texts that repeat it."""
     repeated = repeats_structured(result)
     content = [block for block in result.content if not (repeated and isinstance(block, TextContent))]
     values = list(map(_part, parts_of(content)))

@@ -16,7 +16,7 @@ from mcp_host.transports.stdio import Stdio
 
 
 class Clients:
-    """Makes the client of each server. *options* are those of `Client` that all servers have, as they are by then."""
+    """Makes the client of each server. *options* are the arguments of `Client` for all servers, and may change: later clients get the new ones."""
 
     def __init__(
         self,

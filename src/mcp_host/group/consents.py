@@ -43,7 +43,7 @@ class ServerConsents:
     of this user's programs for what they keep: ``~/.local/state``, or ``XDG_STATE_HOME``. Other users cannot read it, and a file of
     another user is refused.
 
-    A consent is for one server of one file, as it is written there and as it is expanded, with the files that its variables are from.
+    A consent is for one server of one file: for its entry, what that expands to, and the files that its variables are from.
     After a change of any it does not hold.
 
     The methods may wait for the disk, and up to ten seconds for another process.

@@ -64,7 +64,7 @@ class LoopLock:
 
 @dataclass(kw_only=True)
 class FileOptions:
-    """What all servers of a group's files have, as `ClientGroup.from_file` takes it: who is asked, and where the answers are kept."""
+    """The arguments of `ClientGroup.from_file` for all servers of its files: who is asked, and where the answers are kept."""
 
     approve_servers: InitVar[ApproveServer | None] = None
     ask_input: AskInput | None = None
@@ -191,7 +191,7 @@ class FileServer:
         """Ask whether it may be started. Returns why not."""
         try:
             return _refusal(await approve(proposed))
-        except Exception as exc:  # of the host's code: it is to cost no other server
+        except Exception as exc:  # of the host's code: the other servers go on
             logger.error("%s: approve_servers failed", self.entry.name, exc_info=exc)
             return f"{FAILED}: {type(exc).__name__}: {exc}"
 
@@ -249,7 +249,7 @@ class FileServer:
 
 
 def _settings(entry: ServerEntry) -> Iterator[str]:
-    """What *entry* says besides what is started, for a person."""
+    """The settings in *entry*, for a person, without those that say what is started."""
     for name, seconds in (("timeout", entry.timeout), ("connect_timeout", entry.connect_timeout)):
         if seconds is not None:
             yield f"{name}: {seconds} seconds"

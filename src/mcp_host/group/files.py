@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What has changed between two readings of the files. All other servers are as they were."""
+    """What has changed between two readings of the files. All other servers are the same."""
 
     removed: tuple[str, ...] = ()
     started: tuple[FileServer, ...] = ()
-    """Those that are new, or not what they were."""
+    """Those that are new or have changed."""
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ def difference(old: Mapping[str, FileServer], new: Mapping[str, FileServer]) -> 
 
 
 def _obeyed(entry: ServerEntry) -> ServerEntry:
-    """What of *entry* decides what runs, besides whether it is enabled. Of its dialect that is in the other parts."""
+    """The parts of *entry* that decide what runs, without whether it is enabled. Those of its dialect are in the other parts."""
     source = replace(entry.source, dialect="")
     return replace(entry, source=source, enabled=True, digest="", warnings=(), title=None, description=None)
 
@@ -80,7 +80,7 @@ class GroupFiles:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong in the files besides their servers, and why they could not be read last."""
+        """What is wrong in the files outside of their servers, and why the last reading failed."""
         return self._warnings if self._problem is None else [*self._warnings, self._problem]
 
     async def follow(self, apply: Callable[[Difference], None]) -> None:
@@ -96,7 +96,7 @@ class GroupFiles:
             self._problem = f"the files of servers are not followed any more: {type(error).__name__}: {error}"
 
     async def _read_again(self, apply: Callable[[Difference], None]) -> None:
-        """Read the files. If one of them cannot be read, which an editor may be writing, all stays as it is."""
+        """Read the files. If one cannot be read, because an editor is writing it, say, no server changes."""
         try:
             servers, self._warnings = await as_async(partial(self._read, again=True), argument="read")()
         except ConfigError as exc:
@@ -113,7 +113,7 @@ class GroupFiles:
         return [file.path if isinstance(file, FoundFile) else Path(file) for file in self._files]
 
     def _read(self, *, again: bool = False) -> tuple[dict[str, FileServer], list[str]]:
-        """The servers by name, and what is wrong in the files besides them. It blocks.
+        """The servers by name, and what is wrong in the files outside of them. It blocks.
 
         Raises:
             ConfigError: A file cannot be read, or there are no servers in it; or, *again*, it is empty.

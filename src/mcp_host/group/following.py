@@ -1,4 +1,4 @@
-"""Telling of changes of a group's files, with watchfiles or a function of the application."""
+"""Reporting changes of a group's files, with watchfiles or a function of the application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDS_WATCHFILES = "watch=True needs watchfiles: pip install 'mcp-host[watch]'"
 
 
 def watcher(watch: bool | WatchFiles) -> WatchFiles | None:
-    """What tells of changes.
+    """The function that reports changes.
 
     Raises:
         TypeError: *watch* is neither True or False nor a function.
@@ -38,7 +38,7 @@ def watcher(watch: bool | WatchFiles) -> WatchFiles | None:
 
 
 async def watch_files(paths: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
-    """Follow these files with watchfiles. It is their folders that are watched: editors put another file in the place of one.
+    """Follow these files with watchfiles. It watches their folders, because editors replace a file by another one.
 
     Where a link leads elsewhere after a change, what it leads to is watched from then on.
     """

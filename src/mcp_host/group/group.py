@@ -342,7 +342,7 @@ class ClientGroup:
         await member.disable(grace)
 
     async def replace(self, name: str, server: Connectable | ServerOptions, *, grace: float = 0.0) -> ServerStatus:
-        """Put *server* in the place of the one of that name, as `remove` and `add` do, but with its place in the order.
+        """Replace the server of that name by *server*, as `remove` and `add` do, but it keeps its place in the order.
 
         The new one connects while calls of the old one have *grace* seconds. If you cancel it, the old one is gone nevertheless.
         """
@@ -479,7 +479,7 @@ class ClientGroup:
             member.start(self._require_open(), self._context)
 
     def _apply(self, changed: Difference) -> None:
-        """Have the servers that the files have now. Those that the application has put in their place stay."""
+        """Change the servers as the files have changed. Those that the application has replaced stay."""
         assert self._files is not None, "they are followed"
         tasks, grace = self._require_open(), self._files.grace
         for name in changed.removed:
@@ -556,7 +556,7 @@ class ClientGroup:
             CallerError: No server of this group has such a tool.
         """
         try:
-            member = self._members.by_prefix[name.partition(SEPARATOR)[0]]  # each function costs half a percent
+            member = self._members.by_prefix[name.partition(SEPARATOR)[0]]  # without a call: each costs half a percent
         except (AttributeError, KeyError):
             member = self._members.owner_of(name)
         with member as client:

@@ -184,7 +184,7 @@ class Member:
         except NotStarted as exc:
             self._set_unless_stopped(run, exc.state, str(exc))
             return None
-        except Exception as exc:  # of a store, or of a function that asks: it is to cost no other server
+        except Exception as exc:  # of a store, or of a function that asks: the other servers go on
             logger.error("%s: it cannot be started", self.name, exc_info=exc)
             self._set_unless_stopped(run, "disabled", _reason(exc))
             return None
@@ -198,7 +198,7 @@ class Member:
         self._set_unless_stopped(run, "needs_consent")
 
     def _set_unless_stopped(self, run: _Run, state: ServerState, problem: str | None = None) -> None:
-        """Say what the server is before it is connected, and its *problem* if it cannot be. Once it is stopped, that does not matter."""
+        """Set the state of a server that is not connected yet, with the *problem* if it cannot be, unless it has been stopped meanwhile."""
         if run.stopped:
             return
         self._problem = problem
@@ -231,13 +231,13 @@ class Member:
             self._changes.wake()
 
     async def _connect_once(self, run: _Run, client: Client) -> None:
-        """Connect if need be, list the tools, and wait until that is to be done again."""
+        """Connect if it is not connected, list the tools, and wait until they have to be listed again."""
         try:
             await client.connect()
             await self._offer(await _list_tools(client))
             if not run.stopped:
                 self._become_ready(client)
-        except Exception as exc:  # of middleware and policies, too: it is to cost no other server
+        except Exception as exc:  # of middleware and policies, too: the other servers go on
             if not self.ready or not client.connected or _may_be_gone(exc):
                 await self._pause(run, exc)
                 return
@@ -246,7 +246,7 @@ class Member:
             await self._pause(run, lost)
 
     async def _until_lost_or_woken(self, client: Client) -> McpError | None:
-        """Wait until the connection has ended, and return why; or None, if the tools are to be listed now."""
+        """Wait until the connection has ended, and return why; or until the tools have to be listed, and return None."""
         with CancelScope() as self._waiting, suppress(NotConnected):
             await client.wait_closed()
         if client.connected:
@@ -262,7 +262,7 @@ class Member:
         self._waiting.cancel()
 
     async def _pause(self, run: _Run, error: Exception) -> None:
-        """Say why the server is not ready, and wait until it is to be tried again: at once, if it was ready until now."""
+        """Report why the server is not ready, and wait until the next attempt: none, if it was ready until now."""
         if run.stopped:
             return
         if self.ready:
@@ -396,7 +396,7 @@ class Member:
 
     @property
     def all_warnings(self) -> list[str]:
-        """Those of its file, of its client, and of its own."""
+        """The warnings of its file, of its client, and of the group about it."""
         of_file = () if self.file_server is None else self.file_server.warnings
         of_client = () if self.client is None else self.client.warnings
         return [*(f"{escaped(self.name)}: {text}" for text in of_file), *of_client, *self.warnings]

@@ -46,7 +46,7 @@ class Members:
         self._forget(member.name)
 
     def replace(self, new: Member) -> None:
-        """Put *new* in the place of the one of its name."""
+        """Replace the server of the same name by *new*."""
         self._forget(new.name)
         self.by_name[new.name] = self.by_prefix[server_prefix(new.name)] = new
 

@@ -1,4 +1,4 @@
-"""What a group is told: about all servers, about one besides its name, about a request, and why a server is not started."""
+"""Options of a group, of one of its servers, and of a request; and why a server is not started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OnServerStderr: TypeAlias = Callable[[str, str], None]
 class ServerOptions:
     """A server of a `ClientGroup` that needs more than its address: ``ServerOptions(["npx", "files"], tools=ToolPolicy(...))``.
 
-    *server* is what `Client` takes. *tools* and *limits* are as for `Client`; *limits* are in the place of the group's. One
+    *server* is what `Client` takes. *tools* and *limits* are as for `Client`; *limits* replace those of the group. One
     that is not *enabled* is not started before `ClientGroup.enable`.
     """
 
@@ -43,7 +43,7 @@ class ServerOptions:
 
 
 class GroupOptions(TypedDict, total=False):
-    """What `ClientGroup` takes besides its servers."""
+    """The arguments of `ClientGroup` without its servers."""
 
     sampling: Sampling | None
     elicitation: Elicitation | None
@@ -63,27 +63,27 @@ class GroupOptions(TypedDict, total=False):
 
 
 class RequestOptions(TypedDict, total=False):
-    """What any request takes besides its parameters, as in `Client`."""
+    """The options of every request of a `Client`."""
 
     timeout: float | None
     idle_timeout: float | None
 
 
 class CallOptions(RequestOptions, total=False):
-    """The same of a request within which the server may report progress and ask for input."""
+    """The options of a request within which the server may report progress and ask for input."""
 
     on_progress: OnProgress | None
     caller: object
 
 
 class ToolCallOptions(CallOptions, total=False):
-    """The same of `Client.call_tool`."""
+    """The options of `Client.call_tool`."""
 
     meta: Mapping[str, Any] | None
 
 
 class NotStarted(Exception):
-    """A server cannot be started as it is: the text says why. It does not leave this package."""
+    """A server cannot be started: the text says why. No caller of this package sees it."""
 
     def __init__(self, state: Literal["needs_consent", "disabled"], reason: str) -> None:
         super().__init__(reason)

@@ -15,7 +15,7 @@ from mcp_host.handlers import Failures, as_async, call_callback
 
 ServerState: TypeAlias = Literal["connecting", "ready", "down", "needs_login", "needs_consent", "disabled"]
 
-MAX_WAITING = 1_000  # changes that on_status has not been told yet; beyond that, the oldest is dropped
+MAX_WAITING = 1_000  # changes that wait for on_status; beyond that, the oldest is dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

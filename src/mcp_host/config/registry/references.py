@@ -1,4 +1,4 @@
-"""Answers that are references: a file of servers gets a variable, such as ``${input:id}``, in the place of a secret."""
+"""Answers that are references: a file of servers gets a variable, such as ``${input:id}``, instead of a secret."""
 
 from __future__ import annotations
 

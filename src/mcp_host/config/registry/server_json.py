@@ -382,7 +382,7 @@ class _Parts:
         return Part(field=f"{self._at}.{field}", name=name, pieces=pieces, secret=value.is_secret)
 
     def _pieces(self, asked_as: str, part: _WithVariables, text: str) -> Iterator[str | Question]:
-        """The *text* with questions in the place of variables. Those that it has not "should remain unchanged"."""
+        """The *text*, with questions for the variables of *part*. Other names in braces "should remain unchanged"."""
         end = 0
         for found in PLACEHOLDER.finditer(text):
             if (variable := part.variables.get(found[1])) is not None:
