@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_host.config import DIALECTS, read_servers
-from mcp_host.config.documents import MAX_FILE
 from mcp_host.config.fields import KEYS, OAUTH_KEYS
-from mcp_host.config.yaml_text import MAX_NODES, MAX_YAML
+from mcp_host.config.formats.documents import MAX_FILE
+from mcp_host.config.formats.yaml_text import MAX_NODES, MAX_YAML
 from mcp_host.errors import ConfigError
 from tests.config.described import ANSWERS, ENVIRONMENT, written
 from tests.extent import saturated

@@ -15,7 +15,7 @@ from mcp_host import Stdio, StreamableHttp
 from mcp_host.auth import MemoryTokens
 from mcp_host.config import DIALECTS, Input, ServerEntry, ToolFilter, ask_inputs, read_servers
 from mcp_host.config.deciding import decides
-from mcp_host.config.dotenv import parse_env_file
+from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.values import Source
 from mcp_host.errors import ConfigError
 from tests.config.described import written

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.config.json_text import remove_member, set_member, without_comments, without_trailing_commas
+from mcp_host.config.formats.json_text import remove_member, set_member, without_comments, without_trailing_commas
 from tests.extent import saturated
 
 AT = ("s", "new")

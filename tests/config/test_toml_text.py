@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_host.config.data import with_member, without_member
-from mcp_host.config.toml_text import remove_member, set_member
+from mcp_host.config.formats.data import with_member, without_member
+from mcp_host.config.formats.toml_text import remove_member, set_member
 from tests.extent import THOROUGH
 
 NEW = {"command": "n", "args": ["a"], "env": {"A b": "\x7f\\"}}

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import DIALECTS
-from mcp_host.config.dotenv import parse_env_file
+from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
 from mcp_host.config.variables import HIDDEN, NotSet, Values

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from mcp_host.config.data import repeated_names
 from mcp_host.config.dialects import Dialect
 from mcp_host.config.entry import ServerEntry, digest
 from mcp_host.config.fields import Meaning, Notes, Unreadable, kind_of
+from mcp_host.config.formats.data import repeated_names
 from mcp_host.config.values import (
     EnvironmentVariable,
     HttpServer,

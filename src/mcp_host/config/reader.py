@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcp_host.config.data import Members, member
 from mcp_host.config.dialects import DIALECTS, GENERIC
-from mcp_host.config.documents import Document, read_document
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.entry_reader import read_entry
 from mcp_host.config.fields import Unreadable, kind_of, names
+from mcp_host.config.formats.data import Members, member
+from mcp_host.config.formats.documents import Document, read_document
 from mcp_host.config.places import FoundFile, place_of, project_of
 from mcp_host.config.values import Input, Scope, Source
 from mcp_host.config.variables import Form, Variable, parse

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from mcp_host.concurrency.locked_file import LockedFile, create_private_folder
-from mcp_host.config.data import Keys, member, with_member, without_member
 from mcp_host.config.dialects import DIALECTS
-from mcp_host.config.documents import MAX_FILE, Document, Editor, Text, decode, parse_document
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.fields import Key, as_written
+from mcp_host.config.formats.data import Keys, member, with_member, without_member
+from mcp_host.config.formats.documents import MAX_FILE, Document, Editor, Text, decode, parse_document
 from mcp_host.config.places import FoundFile, place_of
 from mcp_host.config.reader import ServersFile, check_dialect, servers_of
 from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written

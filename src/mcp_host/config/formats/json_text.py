@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_host.config.data import TOO_DEEP, TOO_LONG, Keys, members_of
+from mcp_host.config.formats.data import TOO_DEEP, TOO_LONG, Keys, members_of
 from mcp_host.errors import ConfigError
 
 INDENT = "  "  # where the text has no lines with an indent

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from mcp_host.config.data import TOO_DEEP, TOO_LONG, Keys, with_member, without_member
+from mcp_host.config.formats.data import TOO_DEEP, TOO_LONG, Keys, with_member, without_member
 from mcp_host.errors import ConfigError, escaped
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_host.config.data import TOO_DEEP, members_of
+from mcp_host.config.formats.data import TOO_DEEP, members_of
 from mcp_host.errors import ConfigError, escaped
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_host.concurrency.locked_file import LockedFile
-from mcp_host.config import json_text, toml_text, yaml_text
-from mcp_host.config.data import TOO_DEEP, Keys, is_deep
+from mcp_host.config.formats import json_text, toml_text, yaml_text
+from mcp_host.config.formats.data import TOO_DEEP, Keys, is_deep
 from mcp_host.errors import ConfigError
 
 MAX_FILE = 32 * 1024 * 1024  # bytes: Claude Code keeps histories in the file that has the servers, too
