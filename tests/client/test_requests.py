@@ -168,17 +168,21 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> No
     assert await listed("1", "2", "3", "4") == (["t0", "t1", "t2"], "more than 3 pages (Limits.max_pages)")
 
 
-async def test_a_list_that_is_null_is_empty_with_a_warning() -> None:
-    """As Go writes a list that nothing was put into."""
-    async with connected(
-        answering(HANDSHAKE, {"tools": None, "nextCursor": "1"}, {"tools": [{"name": "t", "inputSchema": {}}]})
-    ) as client:
-        assert [tool.name for tool in await client.list_tools()] == ["t"]
-        assert client.warnings == ["the peer: the result of tools/list has null for the list 'tools'"]
+async def test_a_list_that_is_null_or_an_empty_object_is_empty_with_a_warning() -> None:
+    """As Go and Lua write a list that nothing was put into."""
+    empties: list[dict[str, object] | None] = [None, {}]
+    for empty in empties:
+        async with connected(
+            answering(HANDSHAKE, {"tools": empty, "nextCursor": "1"}, {"tools": [{"name": "t", "inputSchema": {}}]})
+        ) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["t"]
+            assert client.warnings == [
+                f"the peer: the result of tools/list has {json.dumps(empty)} for the list 'tools'"
+            ]
 
 
 async def test_a_page_without_its_list_is_a_protocol_error() -> None:
-    async with connected(answering(HANDSHAKE, {"tools": {}})) as client:
+    async with connected(answering(HANDSHAKE, {"tools": {"name": "t"}})) as client:
         with pytest.raises(ProtocolError, match="has no list 'tools'"):
             await client.list_tools()
 

@@ -28,7 +28,7 @@ NOISE = [
     b"null\n",
     b"[]\n",
     b"{}\n",
-    b'{"level":"info","msg":"listening"}\n',
+    b'{"level":"info","id":@id,"msg":"listening"}\n',
     b"\x00\x01\x02\n",
     b"\xff\xfe garbage\n",
     bytes(range(14, 256)) * 50 + b"\n",

@@ -141,6 +141,7 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"jsonrpc": "1.0", "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
     ({"id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
     ({"jsonrpc": 2.0, "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
+    ({"level": 30, "id": 7, "msg": "done"}, Malformed('jsonrpc is not "2.0"')),
     ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": []}, Malformed("error is not an error object", 7)),

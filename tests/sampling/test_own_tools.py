@@ -123,7 +123,7 @@ RESULTS: dict[str, tuple[Any, object]] = {
     "ours, of a plain function": (in_a_thread, ("from a thread", False)),
     "no result": (gives("no result"), ("the tool add failed", True)),
     "malformed": (
-        gives({"content": "no list"}),
+        gives({"content": 5}),
         ("the tool add failed: its answer cannot be read; it may have run", True),
     ),
     "an exception": (gives(RuntimeError("the password is hunter2")), ("the tool add failed", True)),

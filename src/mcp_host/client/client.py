@@ -1006,8 +1006,8 @@ async def _read_items(
         ProtocolError: The page has no list.
     """
     wire = page.get(key)
-    if wire is None and key in page:  # as Go writes an empty slice
-        warn(f"the result of {method} has null for the list {key!r}")
+    if key in page and wire in (None, {}):  # as Go and Lua write an empty list
+        warn(f"the result of {method} has {'null' if wire is None else wire} for the list {key!r}")
         return []
     if not isinstance(wire, list):
         raise ProtocolError(f"the result of {method} has no list {key!r}")

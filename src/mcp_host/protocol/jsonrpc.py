@@ -413,7 +413,7 @@ def _read(body: Any, size: int) -> Incoming:
 
 def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
     if body.get("jsonrpc") != "2.0":
-        return Malformed(NOT_JSONRPC, id)
+        return Malformed(NOT_JSONRPC, id if "result" in body or "error" in body else None)  # else a line of a log
     if (error := body.get("error")) is not None:  # a serializer may write all members, those that are missing as null
         if id is None and body.get("id") is not None:
             return Malformed("an error response without a usable id")

@@ -172,6 +172,16 @@ ReceivedContent: TypeAlias = Annotated[ContentBlock | UnknownContent, Field(unio
 """Content from a server: the schema's blocks, or one that is newer than this library, or malformed."""
 
 
+def mended_block(value: object) -> object:
+    """The block of a server that wrote its text alone, or no type. What else is no block is the text of a malformed one."""
+    match value:
+        case {"type": str()}:
+            return value
+        case {"text": str() as text, **fields}:
+            return {**fields, "type": "text", "text": text}
+    return {"type": "text", "text": value}
+
+
 def is_malformed(block: ReceivedContent) -> bool:
     """Whether it is a block of a known type that could not be read."""
     return isinstance(block, UnknownContent) and block.type in KNOWN_TYPES

@@ -14,6 +14,7 @@ from mcp_host.types.content import (
     Role,
     TextOrBlob,
     all_malformed,
+    mended_block,
 )
 from mcp_host.types.messages import Cursor, NotificationParams, Result
 from mcp_host.types.revisions import SINCE_2025_06_18, SINCE_2026_07_28
@@ -184,8 +185,24 @@ class GetPromptResult(Result):
     description: str | None = None
     messages: Array[PromptMessage]
 
+    @classmethod
+    def _mended(cls, value: object) -> object:
+        """Some servers write messages as models' APIs take them: with a text, or a list of blocks."""
+        match value:
+            case {"messages": list(messages), **fields}:
+                return {**fields, "messages": [part for message in messages for part in _of_one_block(message)]}
+        return super()._mended(value)
+
     def _is_unread(self) -> bool:
         return all_malformed([message.content for message in self.messages])
+
+
+def _of_one_block(message: object) -> list[object]:
+    match message:
+        case {"content": content, **fields}:
+            blocks = content if content and isinstance(content, list) else [content]
+            return [{**fields, "content": mended_block(block)} for block in blocks]
+    return [message]
 
 
 class PromptReference(BaseMetadata):

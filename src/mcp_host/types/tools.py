@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Annotated, Literal
 
 from mcp_host.types.base import DECIDES, Array, JSONObject, Meta, Model, wire_name
-from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, all_malformed, joined_text
+from mcp_host.types.content import BaseMetadata, Icons, ReceivedContent, all_malformed, joined_text, mended_block
 from mcp_host.types.messages import Result
 from mcp_host.types.revisions import NOT_AN_OBJECT, SINCE_2025_03_26, SINCE_2025_06_18, SINCE_2025_11_25
 
@@ -93,9 +93,14 @@ class CallToolResult(Result):
 
     @classmethod
     def _mended(cls, value: object) -> object:
-        """Some servers send *structured_content* without *content*, which is empty then."""
-        if isinstance(value, dict) and "content" not in value and "structuredContent" in value:
-            return {**value, "content": []}
+        """Some servers send a text or one block as *content*, or *structured_content* without *content*, which is empty then."""
+        match value:
+            case {"content": list(blocks), **fields}:
+                return {**fields, "content": [*map(mended_block, blocks)]}
+            case {"content": str() | dict() as block, **fields}:
+                return {**fields, "content": [mended_block(block)] if block != {} else []}  # {}: an empty list of Lua
+            case {"structuredContent": structured, **fields}:
+                return {"content": [], **fields, "structuredContent": structured}
         return super()._mended(value)
 
     def _is_unread(self) -> bool:
