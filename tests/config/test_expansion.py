@@ -179,9 +179,9 @@ def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, 
     assert list(transport.command) == ["/opt/x", "t0k3n", "d", "pa55", "Rome", "k3y", "k3y", "/home/u", "a b"]
     remote = entry(tmp_path, "codex", url="https://example.com/?k=1", bearer_token_env_var="V")
     assert remote.expand({"V": "x"}).shown == remote.shown == "https://example.com/?k=1"
-    local = entry(tmp_path, url="unix:///var/run/${env:V}.sock#/mcp")
-    assert local.expand({"V": "docker"}).shown == "http://localhost/mcp at /var/run/docker.sock"
-    assert local.shown == "http://localhost/mcp at /var/run/${env:V}.sock"
+    local = entry(tmp_path, url="unix:///srv/${env:V}.sock#/mcp")
+    assert local.expand({"V": "docker"}).shown == "http://localhost/mcp at /srv/docker.sock"
+    assert local.shown == "http://localhost/mcp at /srv/${env:V}.sock"
 
 
 def test_what_decides_what_is_run_is_shown_also_if_it_is_from_a_file(tmp_path: Path) -> None:
@@ -213,6 +213,41 @@ def test_the_host_is_the_one_that_is_connected_to(tmp_path: Path, subtests: pyte
         with subtests.test(url):
             assert entry(tmp_path, url=url).preview({"KEY": "s3cret"}).host == host
     assert entry(tmp_path, url="http://localhost/", socket="/run/x.sock").preview({}).host is None
+
+
+def test_what_a_variable_has_without_an_answer_is_shown_where_it_decides(tmp_path: Path) -> None:
+    text = "${input:debug | env:V | value:--require=./x.js}"
+    server = entry(tmp_path, command="a", env={"NODE_OPTIONS": text})
+    for environment, said in (({}, "--require=./x.js"), ({"V": "mine"}, "**********")):
+        assert server.preview(environment).variables == {"NODE_OPTIONS": said}
+    assert entry(tmp_path, url="https://${input:x@good.example/}.example/").preview({}).host == "**********.example"
+
+
+def test_the_whole_path_of_a_file_is_told(tmp_path: Path) -> None:
+    path = "./" * 300 + "key"
+    assert entry(tmp_path, command="a", args=[f"${{file:{path}}}"]).variables == (f"args[0]: the file {path}",)
+
+
+def test_another_description_of_an_input_is_another_server(tmp_path: Path) -> None:
+    digests = set()
+    for others in ({}, {"default": "a"}, {"default": "b"}, {"type": "pickString", "options": ["b"]}):
+        data = {"inputs": [{"id": "x", **others}], "mcpServers": {"a": {"command": "a", "args": ["${input:x}"]}}}
+        [server] = read_servers(written(tmp_path, "mcp.json", json.dumps(data))).servers
+        digests.add(server.preview({}).digest)
+    assert len(digests) == 4
+
+
+def test_what_was_shown_is_what_it_becomes(tmp_path: Path) -> None:
+    server = entry(tmp_path, command="a", args=["${file:x}"], envFile="x")
+    written(tmp_path, "x", "A=1")
+    preview = server.preview({})
+    written(tmp_path, "x", "A=2")
+
+    transport = server.expand({}, files=preview.files).transport
+
+    assert isinstance(transport, Stdio)
+    assert (transport.command, transport.env) == (["a", "A=1"], {"A": "1"})
+    assert "A=1" not in repr(preview.files)
 
 
 def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> None:
@@ -286,18 +321,24 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
 
 
 def test_servers_of_a_project_are_started_in_its_folder(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """The folder is the one that is shown: links are followed, and the current folder does not matter."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for name, cwd, expected in [
         (".mcp.json", None, str(tmp_path)),
         (".cursor/mcp.json", "sub", f"{tmp_path}/sub"),
         (".vscode/mcp.json", "/srv", "/srv"),
+        (".mcp.json", "link/x", f"{tmp_path}/elsewhere/x"),
         ("other.json", None, None),
-        ("other.json", "sub", "sub"),
+        ("other.json", "sub", f"{tmp_path}/sub"),
     ]:
         with subtests.test(name, cwd=cwd):
             text = json.dumps({"mcpServers": {"a": {"command": "a", "cwd": cwd}}})
             [server] = read_servers(written(tmp_path, name, text)).servers
 
-            assert stdio(server, {}).cwd == expected
+            assert stdio(server, {}).cwd == server.preview({}).cwd == expected
+    (tmp_path / "run.sock").symlink_to("other.sock")
+    socket = entry(tmp_path, url="http://localhost/", socket="run.sock").expand({})
+    assert socket.shown == f"http://localhost/ at {tmp_path}/other.sock"
 
 
 def test_a_file_that_is_no_text_or_too_large_is_an_error(subtests: pytest.Subtests, tmp_path: Path) -> None:

@@ -211,19 +211,6 @@ async def test_a_person_sees_and_agrees_to_all_of_a_projects_files_that_decides_
     environment["V"] = "2"
     assert await asked() == []
 
-    def approve(proposed: ProposedServer) -> bool:
-        (project / "key").write_text(f"changed after {proposed.name} was shown")
-        return True
-
-    with anyio.fail_after(200):
-        consents = ServerConsents(project / "consents.json")
-        group = ClientGroup.from_file(
-            path, scope="project", approve_servers=approve, environment=environment, consents=consents
-        )
-        async with group:
-            status = group.status()["a"]
-            assert (status.state, status.error) == ("needs_consent", "it has changed while a person was asked about it")
-
 
 async def test_consent_to_a_url_is_for_what_the_file_sends_to_it(project: Path, subtests: pytest.Subtests) -> None:
     """A text of a header or of the login becomes a secret of the user by another file in its place, or by another dialect."""
@@ -261,27 +248,26 @@ async def test_consent_to_a_url_is_for_what_the_file_sends_to_it(project: Path, 
         assert await asked(b=gemini) == ["a"]
 
 
-async def test_a_file_that_changes_while_an_input_is_asked_for_was_not_agreed_to(project: Path) -> None:
+async def test_a_file_that_changes_while_a_person_is_asked_is_not_read_again(project: Path) -> None:
+    """What is started is what was agreed to, however often the file changes. The next start asks again."""
     variables = project / ".env"
-    variables.write_text("MODE=dev")
-    path = written(project / "servers.json", {"a": {**DOWN, "args": ["${input:key}"], "envFile": ".env"}})
+    variables.write_text("TOKEN=shown")
+    path = written(project / "servers.json", {"a": running(envFile=".env", env={"NO": "${input:key}"})})
     approver = Approver()
 
     def ask(each: Input) -> str:
-        variables.write_text("NODE_OPTIONS=--require=./other.js")
+        variables.write_text("TOKEN=other\nNODE_OPTIONS=--require=./other.js")
         return each.id
 
     with anyio.fail_after(200):
-        group = ClientGroup.from_file(path, scope="project", approve_servers=approver, ask_input=ask)
+        group = ClientGroup.from_file(path, scope="project", approve_servers=approver, ask_input=ask, wait="all")
         async with group:
-            status = group.status()["a"]
-            assert (status.state, status.error) == ("needs_consent", "it has changed while a person was asked about it")
-            assert (await group.enable("a")).state == "down"
+            assert (await group.call_tool("a__echo")).text == "shown"
+            await group.disable("a")
+            await group.enable("a")
+            assert (await group.call_tool("a__echo")).text == "other"
 
-    assert [each.variables for each in approver.asked] == [
-        {"MODE": "**********"},
-        {"NODE_OPTIONS": "--require=./other.js"},
-    ]
+    assert [list(each.variables) for each in approver.asked] == [["NO", "TOKEN"], ["NO", "NODE_OPTIONS", "TOKEN"]]
 
 
 async def test_only_servers_of_a_project_need_consent_or_all_of_a_file_of_unknown_scope_if_the_host_asks(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
@@ -29,6 +29,10 @@ AskInput: TypeAlias = Callable[[Input], Awaitable[str | None] | str | None]
 """Asks a person for an input of a file. None: there is no answer."""
 
 EVERY_TOOL = ToolFilter()
+
+Form: TypeAlias = Literal["text", "shown", "settled"]
+"""One of the forms of an `Expansion`."""
+FORMS: tuple[Form, ...] = ("text", "shown", "settled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +60,9 @@ class ServerPreview:
     that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
     what is run, such as PATH: what the files say of these is shown. *host* is the one that is connected to, in ASCII, as far as the
     files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``.
-    *digest* is of all this, and of what the files say in the place of what is hidden, also of the login; values that the environment
-    gives to variables or headers may change.
+    *files* are the texts of those that were read: pass them to `ServerEntry.expand`, so that the server is what was shown.
+    *digest* is of all this, of the inputs, and of what the files say in the place of what is hidden, also of the login; values that the
+    environment gives to variables or headers may change.
     """
 
     shown: str
@@ -68,6 +73,7 @@ class ServerPreview:
     deciding: tuple[str, ...] = ()
     host: str | None = None
     links: tuple[str, ...] = ()
+    files: Mapping[Path, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +122,20 @@ class ServerEntry:
         answers: Mapping[Input, str] | None = None,
         workspace: str | os.PathLike[str] | None = None,
         home: str | os.PathLike[str] | None = None,
+        files: Mapping[Path, str] | None = None,
     ) -> ExpandedServer:
         """The server with its variables expanded, in the forms that its dialect has. It may read small files, and blocks.
 
         *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
         for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
-        Relative paths of files are from the workspace, or else from the folder of this file. Servers of a project are started
-        in its folder, if the file names no other. What a variable gives is not expanded again, and keys are not expanded at all.
+        Relative paths are from the workspace, or else from the folder of this file. Servers of a project are started
+        in its folder, if the file names no other: links in what it names are followed. *files* are those of a `preview`, which are not read again.
+        What a variable gives is not expanded again, and keys are not expanded at all.
 
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
-        values = self._values(environment, answers or {}, workspace, home)
+        values = self._values(environment, answers or {}, workspace, home, files or {})
         return _Expander(self, values).expanded(self._described())
 
     def preview(
@@ -143,7 +151,7 @@ class ServerEntry:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
         placeholders = {each: f"${{input:{each.id}}}" for each in self.inputs}
-        values = self._values(environment, placeholders, workspace, home)
+        values = self._values(environment, placeholders, workspace, home, {})
         return _Expander(self, values).preview(self._described())
 
     def _described(self) -> StdioServer | HttpServer:
@@ -157,6 +165,7 @@ class ServerEntry:
         answers: Mapping[Input, str],
         workspace: str | os.PathLike[str] | None,
         home: str | os.PathLike[str] | None,
+        files: Mapping[Path, str],
     ) -> Values:
         folder = self.source.project if workspace is None else Path(workspace)
         if folder is not None:
@@ -166,9 +175,10 @@ class ServerEntry:
             environment=os.environ if environment is None else environment,
             home=os.path.expanduser("~") if home is None else os.path.abspath(home),
             workspace=None if folder is None else os.fspath(folder),
-            folder=self.source.path.parent if folder is None else folder,
+            folder=self.source.path.absolute().parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},
             answers=answers,
+            files=dict(files),
         )
 
 
@@ -181,7 +191,7 @@ class _Expander:
         self._warnings: dict[str, None] = {}
 
     def expanded(self, server: StdioServer | HttpServer) -> ExpandedServer:
-        real, shown = server.map(self._each("text")), _shown(server.map(self._each("shown")))
+        real, shown = self._changed(server, "text"), _shown(self._changed(server, "shown"))
         oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._each("text"))
         transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
         warnings = tuple(escaped(text) for text in self._warnings)
@@ -189,8 +199,9 @@ class _Expander:
         return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest_of_it, warnings=warnings)
 
     def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
-        real, shown = server.map(self._each("text")), server.map(self._each("shown"))
-        settled = server.map(self._each("settled"))
+        real, shown, settled = (self._changed(server, form) for form in FORMS)
+        inputs = [(each.id, each.type, each.default, each.options) for each in self._entry.inputs]
+        given = [self._entry.variables, inputs]
         if isinstance(shown, HttpServer):
             assert isinstance(settled, HttpServer), "it is of the same kind"
             login = self._entry.oauth and self._entry.oauth.map(self._each("settled"))
@@ -198,9 +209,10 @@ class _Expander:
             return ServerPreview(
                 shown=_shown(shown),
                 variables=_in_order(_shown_values(shown.headers)),
-                digest=digest([_identity(real), _secrets(settled.headers), settings, self._entry.variables]),
+                digest=digest([_identity(real), _secrets(settled.headers), settings, given]),
                 host=_host(settled),
                 links=tuple(map(escaped, self._values.links)),
+                files=self._values.files,
             )
         assert isinstance(real, StdioServer), "it is of the same kind"
         assert isinstance(settled, StdioServer), "it is of the same kind"
@@ -208,19 +220,32 @@ class _Expander:
         said = {**more, **_secrets(settled.env)}
         deciding = {name: value for name, value in said.items() if decides(name)}
         variables = _in_order({**dict.fromkeys(more, HIDDEN), **_shown_values(shown.env), **deciding})
-        cwd = self._cwd(shown.cwd)
         env_file = None if shown.env_file is None else os.fspath(self._values.folder / shown.env_file)
         return ServerPreview(
             shown=_shown(shown),
             variables=variables,
-            digest=digest([_identity(real), self._cwd(real.cwd), real.env_file, said, self._entry.variables]),
-            cwd=None if cwd is None else escaped(cwd),
+            digest=digest([_identity(real), real.cwd, real.env_file, said, given]),
+            cwd=None if shown.cwd is None else escaped(shown.cwd),
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
             links=tuple(map(escaped, self._values.links)),
+            files=self._values.files,
         )
 
-    def _each(self, form: Literal["text", "shown", "settled"]) -> Change:
+    def _changed(self, server: StdioServer | HttpServer, form: Form) -> StdioServer | HttpServer:
+        """The server with each of its values in one form, and with the real place of its folder or socket: what is shown is used."""
+        changed = server.map(self._each(form))
+        if isinstance(changed, HttpServer):
+            return changed if changed.uds is None else replace(changed, uds=self._place(changed.uds))
+        if changed.cwd is not None:
+            return replace(changed, cwd=self._place(changed.cwd))
+        is_project = self._entry.source.scope in ("local", "project")
+        return replace(changed, cwd=self._values.workspace if is_project else None)
+
+    def _place(self, path: str) -> str:
+        return os.path.realpath(self._values.folder / path)
+
+    def _each(self, form: Form) -> Change:
         """Makes of each value one of the forms of its `Expansion`."""
 
         def change(name: str, value: Value) -> Secret | None:
@@ -245,18 +270,12 @@ class _Expander:
         env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
         reason, field = "", None
         try:
-            return Stdio([server.command, *server.args], env=env or None, cwd=self._cwd(server.cwd))
+            return Stdio([server.command, *server.args], env=env or None, cwd=server.cwd)
         except TypeError as exc:  # it quotes no argument, and nor does the other
             reason, field = str(exc), "command"
         except ValueError as exc:  # it names what cannot be encoded
             reason = str(exc)
         raise self._entry.error(reason, field)
-
-    def _cwd(self, cwd: str | None) -> str | None:
-        workspace = self._values.workspace
-        if workspace is None or (cwd is None and self._entry.source.scope not in ("local", "project")):
-            return cwd
-        return workspace if cwd is None else os.fspath(Path(workspace) / cwd)
 
     def _env_file(self, path: str | None) -> SecretValues[str]:
         if path is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
@@ -73,7 +73,7 @@ class Variable:
     @property
     def origin(self) -> str:
         """Where its value is from, such as ``the variable TOKEN, or else a text of the file``, without what may be a secret."""
-        return ", or else ".join(_ORIGIN[scheme].format(excerpt(name)) for scheme, name in self.sources)
+        return ", or else ".join(_ORIGIN[scheme].format(name) for scheme, name in self.sources)
 
     @property
     def shown(self) -> str:
@@ -152,7 +152,8 @@ class NotSet(Exception):
 class Expansion:
     """A value after expansion, and how to show it: with `HIDDEN` in the place of what may be a secret.
 
-    *settled* is what the files say: with `HIDDEN` only in the place of what the environment and the answers give.
+    *settled* is what the files say, with `HIDDEN` for what only the environment or an answer gives. An input may be left
+    without an answer: if its variable has another source, *settled* has that.
     """
 
     text: Secret
@@ -173,6 +174,8 @@ class Values:
     """Relative paths are from here."""
     inputs: Mapping[str, Input]
     answers: Mapping[Input, str] = field(repr=False)
+    files: dict[Path, str] = field(default_factory=dict, repr=False)
+    """The texts of those that were read so far. They are not read again."""
     links: dict[str, None] = field(default_factory=dict)
     """Those that were read so far, such as ``headers.X-Key: key.txt leads to /home/u/.token``."""
 
@@ -198,7 +201,7 @@ class Values:
                 continue
             text, scheme, is_secret = self._resolve(variable, name)
             whole, shown = whole + text, shown + (HIDDEN if is_secret else text)
-            settled += HIDDEN if scheme in ("env", "input") else text
+            settled += text if scheme in ("file", "value", "place") else self._settled(variable, name)
         return Expansion(Secret(whole), shown, Secret(settled))
 
     def read(self, name: str, path: str) -> str:
@@ -207,10 +210,21 @@ class Values:
         Raises:
             NotSet: It cannot be read.
         """
-        text = _read_small_file(self.folder / path)
+        place = self.folder / path
+        if place not in self.files:
+            self.files[place] = Secret(_read_small_file(place))
         if (target := _target(self.folder, path)) is not None:
             self.links[f"{name}: {path} leads to {target}"] = None
-        return text
+        return str.__str__(self.files[place])
+
+    def _settled(self, variable: Variable, name: str) -> str:
+        """What the files say in the place of a value that is not from them."""
+        others = replace(variable, sources=tuple(each for each in variable.sources if each[0] != "input"))
+        try:
+            text, scheme, _ = self._resolve(others, name)
+        except NotSet:
+            return HIDDEN
+        return HIDDEN if scheme == "env" else text
 
     def _resolve(self, variable: Variable, name: str) -> tuple[str, Scheme, bool]:
         """The value, where it is from, and whether it may be a secret."""

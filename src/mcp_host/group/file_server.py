@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import Lock
@@ -45,7 +46,6 @@ T = TypeVar("T")
 
 NOT_ASKED = "it needs the consent of a person, and the group was made without approve_servers"
 REFUSED = "approve_servers has refused it"
-CHANGED = "it has changed while a person was asked about it"
 FAILED = "asking for consent failed"
 NOT_USED = ("metadata_url", "authorization_url", "token_url", "resource")
 """Settings of a file for logging in that are not obeyed, since the server itself says where that is."""
@@ -114,12 +114,8 @@ class FileServer:
         for warning in self.warnings:
             logger.warning("%s: %s", self.entry.name, warning)
         try:
-            agreed = await self._get_consent(on_question) if self._needs_consent else None
-            expanded = await self._expanded()
-            # Files may have changed after they were shown, before they were read into what is started.
-            if agreed is not None and (await _in_thread(self._compared))[0].digest != agreed.digest:
-                raise NotStarted("needs_consent", CHANGED)
-            return self._to_options(expanded)
+            files = await self._get_consent(on_question) if self._needs_consent else None
+            return self._to_options(await self._expanded(files))
         except ConfigError as exc:
             raise NotStarted("disabled", str(exc)) from exc
 
@@ -139,16 +135,16 @@ class FileServer:
         scope = self.entry.source.scope
         return scope == "project" or (scope is None and self._options.approve is not None)
 
-    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> ProposedServer:
-        """What a person has agreed to, now or before."""
+    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> Mapping[Path, str]:
+        """The files of what a person has agreed to, now or before. They may change meanwhile."""
         try:
-            proposed, agreed = await _in_thread(self._compared)
+            files, proposed, agreed = await _in_thread(self._compared)
         except ConfigError as exc:
             if exc.server is not None:
                 raise
             raise NotStarted("needs_consent", str(exc)) from exc
         if agreed:
-            return proposed
+            return files
         on_question(proposed)
         if self._options.approve is None:
             raise NotStarted("needs_consent", NOT_ASKED)
@@ -160,10 +156,10 @@ class FileServer:
             await self.agree(proposed)
         except ConfigError as exc:  # it may be started nevertheless: the person has agreed
             logger.warning("%s: the consent is not remembered: %s", self.entry.name, exc)
-        return proposed
+        return files
 
-    def _compared(self) -> tuple[ProposedServer, bool]:
-        """What a person is asked about, and whether they have agreed to it before. It blocks."""
+    def _compared(self) -> tuple[Mapping[Path, str], ProposedServer, bool]:
+        """The files of its values, what a person is asked about, and whether they have agreed to it before. It blocks."""
         entry, options = self.entry, self._options
         preview = entry.preview(options.environment, workspace=options.workspace)
         proposed = ProposedServer(
@@ -183,7 +179,7 @@ class FileServer:
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),
         )
-        return options.consents.compared(proposed)
+        return preview.files, *options.consents.compared(proposed)
 
     async def _ask(
         self, approve: Callable[[ProposedServer], Awaitable[object]], proposed: ProposedServer
@@ -197,13 +193,13 @@ class FileServer:
 
     # What it becomes
 
-    async def _expanded(self) -> ExpandedServer:
+    async def _expanded(self, files: Mapping[Path, str] | None) -> ExpandedServer:
         options = self._options
         if self.entry.inputs:
             async with options.asking.get():
                 await self._ask_inputs()
-        expand = partial(self.entry.expand, options.environment, answers=options.answers, workspace=options.workspace)
-        expanded = await _in_thread(expand)
+        expand = partial(self.entry.expand, options.environment, workspace=options.workspace)
+        expanded = await _in_thread(partial(expand, answers=options.answers, files=files))
         self.warnings = list(dict.fromkeys([*self.warnings, *expanded.warnings]))
         return expanded
 
