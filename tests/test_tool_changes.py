@@ -129,11 +129,12 @@ def test_letters_that_were_there_before_are_not_named_and_many_are_counted() -> 
     assert last.endswith(", and 20 more")
 
 
-def test_of_a_very_long_definition_the_end_is_told_by_hashes() -> None:
+def test_of_changes_that_are_far_apart_the_end_is_told_by_hashes() -> None:
     lines = [f"line {n}" for n in range(5_000)]
     long = "x" * 250_000
     old, new, longer = (
-        Tool.from_wire(ADD | {"description": text}) for text in ("\n".join(lines), "\n".join([*lines, "Reads."]), long)
+        Tool.from_wire(ADD | {"description": text})
+        for text in ("\n".join(lines), "\n".join(["Adds.", *lines, "Reads."]), long)
     )
 
     assert ToolChange("shop", "add", old, new).diff.splitlines()[-2:] == [
@@ -153,3 +154,25 @@ def test_of_a_very_long_definition_the_end_is_told_by_hashes() -> None:
 )
 def test_a_hostile_definition_is_shown_without_reading_all_of_it(text: str) -> None:
     assert len(described(text, text.swapcase().replace("3", "4") + "!")) <= 2_002
+
+
+def test_one_change_is_shown_wherever_it_is_in_a_long_definition(subtests: pytest.Subtests) -> None:
+    """What a person has to read is not hidden behind what they have read before."""
+    before, after = "Adds.\n" * 5_000, "Numbers.\n" * 5_000
+    for place, first, last in [
+        ("at the beginning", "", after),
+        ("in the middle", before, after),
+        ("at the end", before, ""),
+        ("in one line", before.replace("\n", " "), after.replace("\n", " ")),
+        ("alone", "", ""),
+    ]:
+        with subtests.test(place):
+            same = ADD | {"inputSchema": {"description": before}}
+            changed = change(
+                same | {"description": f"{first}Reads the keys.\n{last}", "title": "Add"},
+                same | {"description": f"{first}{last}"},
+            )
+            shown = changed.diff.splitlines()
+            assert [line for line in shown if line.startswith("+") and "Reads the keys." in line]
+            assert shown[-1] == "+title: Add"
+            assert len(shown) < 150

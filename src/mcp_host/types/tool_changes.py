@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -18,6 +19,7 @@ from mcp_host.types import Tool
 
 MAX_LINES = 1_000  # lines of one definition that are compared: a second, if most are alike
 MAX_TEXT = 200_000  # characters of one member of a definition, as above
+AROUND = 200  # characters kept on each side of what differs, where text that has not changed is left out
 MAX_LETTERS = 10  # characters beyond ASCII that are named
 WIDTH = 100  # columns of a line
 PADDING = re.compile(" {40,}")  # it can push text out of sight
@@ -58,9 +60,13 @@ class ToolChange:
         """The lines that differ, marked "-" and "+", with some around them. Safe to print.
 
         Control characters are escaped, and much space is shortened. Characters beyond ASCII that are new
-        are named at the end, because some look like others.
+        are named at the end, because some look like others. Of differences that are more than 1,000 lines
+        apart, a line says that there are more.
         """
-        old, new = _lines(self.old), _lines(self.new)
+        before, after = _texts(self.old), _texts(self.new)
+        if _are_long(before) or _are_long(after):
+            before, after = _changed(before, after), _changed(after, before)
+        old, new = _lines(before, self.old), _lines(after, self.new)
         lines = list(unified_diff(old, new, lineterm="", n=2))[2:]
         return "\n".join([*lines, *_unusual("\n".join(old), "\n".join(new))])
 
@@ -77,20 +83,53 @@ def _members(tool: Tool | None) -> dict[str, object]:
     }
 
 
-def _lines(tool: Tool | None) -> list[str]:
+def _texts(tool: Tool | None) -> dict[str, str]:
+    """The members of the definition as text, the name first."""
+    members = sorted(_members(tool).items(), key=lambda member: (member[0] != "name", member[0]))
+    written = partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False)
+    return {name: value if isinstance(value, str) else written(value) for name, value in members}
+
+
+def _are_long(texts: dict[str, str]) -> bool:
+    return any(len(text) > MAX_TEXT for text in texts.values()) or any(islice(_all_lines(texts), MAX_LINES, None))
+
+
+def _changed(texts: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    """The members that differ from the *others*, without long text that both begin or end with."""
+    return {name: _shortened(text, others.get(name, "")) for name, text in texts.items() if text != others.get(name)}
+
+
+def _shortened(text: str, other: str) -> str:
+    start = max(0, _common(text, other) - AROUND)
+    end = max(0, _common(text[start:][::-1], other[start:][::-1]) - AROUND)
+    parts = [_unchanged(start), text[start : len(text) - end], _unchanged(end)]
+    return "\n".join(part for part in parts if part is not None)
+
+
+def _unchanged(size: int) -> str | None:
+    return f"[{size} characters that have not changed]" if size else None
+
+
+def _common(text: str, other: str) -> int:
+    """How many characters both begin with."""
+    sizes = range(1, min(len(text), len(other)) + 1)
+    return bisect_left(sizes, True, key=lambda size: text[:size] != other[:size])
+
+
+def _lines(texts: dict[str, str], tool: Tool | None) -> list[str]:
     """The definition as lines. If there are too many, the last one differs if any of the others does."""
-    lines = chain.from_iterable(
-        _member(name, value)
-        for name, value in sorted(_members(tool).items(), key=lambda member: (member[0] != "name", member[0]))
-    )
+    lines = _all_lines(texts)
     first = list(islice(lines, MAX_LINES))
     if tool is not None and next(lines, None) is not None:
         first.append(f"[more lines of the definition with the fingerprint {tool.fingerprint}]")
     return first
 
 
-def _member(name: str, value: object) -> Iterator[str]:
-    text = value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+def _all_lines(texts: dict[str, str]) -> Iterator[str]:
+    return chain.from_iterable(_member(name, text) for name, text in texts.items())
+
+
+def _member(name: str, text: str) -> Iterator[str]:
     rest = text[MAX_TEXT:]
     lines = text[:MAX_TEXT].split("\n")  # other line breaks are escaped
     if len(lines) == 1 and len(short := _shown(f"{name}: {lines[0]}")) <= WIDTH:
