@@ -84,7 +84,8 @@ def test_without_a_terminal_answers_are_arguments(run: Run, registry: FakeRegist
     shown = "npx -y @example/db@1.2.3 --port 8080 /a '/b c'"
     assert done == (
         0,
-        f"\nThis command is started for it:\n  | {shown}\n  | API_KEY=${{API_KEY}}\n  | MODE=safe\nAdded: db ({file})\n",
+        f"\nIt gets these values:\n  | API_KEY=${{API_KEY}}\n  | MODE=safe\nThis command is started for it:\n  | {shown}\n"
+        f"Added: db ({file})\n",
         "",
     )
     env = {"API_KEY": "${API_KEY}", "MODE": "safe"}
@@ -98,12 +99,26 @@ def test_a_url_gets_its_headers(run: Run, registry: FakeRegistry, file: Path) ->
 
     assert done == (
         0,
-        "\nIt is at this URL:\n  | https://db.example.com/mcp\n  | Authorization=***\n" + f"Added: mine ({file})\n",
+        "\nIt gets these values:\n  | Authorization=***\nIt is at this URL:\n  | https://db.example.com/mcp\n"
+        f"Added: mine ({file})\n",
         "",
     )
     headers = {"Authorization": "Bearer a secret"}
     assert servers(file) == {"mine": {"type": "http", "url": "https://db.example.com/mcp", "headers": headers}}
     assert json.loads(run("servers", "add", "x", NAME, *arguments, "--json").out) == {"added": "x", "file": str(file)}
+
+
+def test_what_a_registry_says_is_shown_also_if_it_calls_that_a_secret(run: Run, registry: FakeRegistry) -> None:
+    """It decides what is started. Nor does any text of a registry stand for an answer."""
+    said = [{"name": "NODE_OPTIONS", "value": "--require=x \ue0000\ue001 \ue0009\ue001", "isSecret": True}]
+    others = [{"name": "MODE", "default": "dev", "isSecret": True}, *SECRETS]
+    registry.servers[NAME, "1.2.3"] = {**DB, "packages": [{**NPM, "environmentVariables": [*said, *others]}]}
+
+    done = run("servers", "add", NAME, "--registry", registry.url, "-e", "a key=s3cret", "-e", "OPTIONAL")
+
+    shown = ["NODE_OPTIONS=--require=x \\ue0000\\ue001 \\ue0009\\ue001", "MODE=dev", "KEY=***", "OPTIONAL=${OPTIONAL}"]
+    assert (done.code, done.err) == (0, "")
+    assert [row.removeprefix("  | ") for row in done.out.split("\n")[2:6]] == shown
 
 
 def test_what_cannot_be_added_is_an_error_and_nothing_is_written(
@@ -214,11 +229,12 @@ def test_in_a_terminal_each_question_is_asked_and_secrets_go_to_the_keyring(
         == f"""\
   | io.github.example/db 1.2.3
   | A database
-The npm package (there is also --package remote):
-  | npx -y @example/db@1.2.3 --port '{{port}}' '{{dir}}'
+It gets these values:
   | API_KEY={{API_KEY}}
   | MODE={{MODE}}
   | EXTRA={{EXTRA}}
+The npm package (there is also --package remote):
+  | npx -y @example/db@1.2.3 --port '{{port}}' '{{dir}}'
 
   | API_KEY
   | From your account\\x1b[2J
@@ -262,10 +278,11 @@ It may have several values. Enter alone: no more.
 It may have several values. Enter alone: no more.
 >{" "}
 
-This command is started for it:
-  | npx -y @example/db@1.2.3 --port 80 {Path.home()}/a /b
+It gets these values:
   | API_KEY=${{input:db.API_KEY}}
   | MODE=fast
+This command is started for it:
+  | npx -y @example/db@1.2.3 --port 80 {Path.home()}/a /b
 Write this into {file}? [y/N] """
     )
 
@@ -295,19 +312,21 @@ def test_without_a_keyring_a_secret_stays_in_the_environment(
     argv = ["--registry", registry.url, "--yes", *(["--config", str(file)] if other else [])]
     assert sit(person, "servers", "add", NAME, *argv) == 0
 
-    assert screen.rows[:12] == [
+    assert screen.rows[:14] == [
         "  | io.github.example/db 1",
         "  | A database",
-        "The URL:",
-        "  | https://db.example.com/mcp",
+        "It gets these values:",
         "  | Authorization=Bearer {token}",
         "  | X={X}",
+        "The URL:",
+        "  | https://db.example.com/mcp",
         "token is a secret, which is not kept here: it is read from the variable DB_TOKEN of the environment.",
         "X is a secret, which is not kept here: it is left out, since it is optional. To have it, pass -e NAME or -e NAME=VALUE.",
         "",
+        "It gets these values:",
+        "  | Authorization=Bearer ${DB_TOKEN}",
         "It is at this URL:",
         "  | https://db.example.com/mcp",
-        "  | Authorization=Bearer ${DB_TOKEN}",
     ]
     assert servers(file)["db"]["headers"] == {"Authorization": "Bearer ${DB_TOKEN}"}
 

@@ -200,7 +200,7 @@ CHOICES: dict[str, Row] = {
         {"API_KEY": "s1", "key": "s2"},
         ["npx", "-y", "@example/db@1.2.3", "--key", "k=s2"],
         {"API_KEY": "s1", "FIXED": "x"},
-        {"env.API_KEY", "env.FIXED", "args[3]"},
+        {"env.API_KEY", "args[3]"},
     ),
     "a URL": Row(remote(), "https://db.example.com/mcp"),
     "a URL of 2025-07": Row(

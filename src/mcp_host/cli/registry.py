@@ -238,8 +238,8 @@ def _described(server: RegistryServer, choice: ServerChoice, layout: Layout) -> 
         yield from layout.cut(layout.theirs(text), ROWS_SHOWN)
     others = ", ".join(dict.fromkeys(each.kind for each in server.usable if each.kind != choice.kind))
     more = f" (there is also --package {others})" if others else ""
-    yield from layout.ours(f"The {'URL' if choice.kind == 'remote' else f'{choice.kind} package'}{more}:")
-    yield from _lines(choice.shown, choice.environment, layout)
+    heading = f"The {'URL' if choice.kind == 'remote' else f'{choice.kind} package'}{more}:"
+    yield from _lines(heading, choice.shown, choice.environment, layout)
 
 
 def _written(prepared: PreparedServer, layout: Layout) -> Rows:
@@ -251,14 +251,17 @@ def _written(prepared: PreparedServer, layout: Layout) -> Rows:
     server = prepared.transport.map(shown)
     yield ""
     if isinstance(server, StdioServer):
-        yield from layout.ours("This command is started for it:")
-        yield from _lines(shlex.join([server.command, *server.args]), server.env, layout)
+        command = shlex.join([server.command, *server.args])
+        yield from _lines("This command is started for it:", command, server.env, layout)
     else:
-        yield from layout.ours("It is at this URL:")
-        yield from _lines(str.__str__(server.url), server.headers, layout)
+        yield from _lines("It is at this URL:", str.__str__(server.url), server.headers, layout)
 
 
-def _lines(shown: str, values: Mapping[str, object], layout: Layout) -> Rows:
-    yield from layout.theirs(shown, hang=2)
+def _lines(heading: str, shown: str, values: Mapping[str, object], layout: Layout) -> Rows:
+    """The values come first: however many they are, what is started is in sight when a person is asked."""
+    if values:
+        yield from layout.ours("It gets these values:")
     for name, value in values.items():
         yield from layout.theirs(f"{name}={value}", hang=2)
+    yield from layout.ours(heading)
+    yield from layout.theirs(shown, hang=2)

@@ -72,16 +72,14 @@ class Part:
     field: str
     name: str = ""
     pieces: tuple[str | Question, ...] = ()
-    secret: bool = False
 
     @property
     def questions(self) -> tuple[Question, ...]:
         return tuple(piece for piece in self.pieces if isinstance(piece, Question))
 
-    @property
-    def is_secret(self) -> bool:
-        """Whether its value is not to be shown."""
-        return self.secret or any(question.secret for question in self.questions)
+    def has_secret(self, answers: Mapping[str, str]) -> bool:
+        """Whether its value is not to be shown. What the registry itself says is none: all can read it, and it may decide what runs."""
+        return any(question.secret and question.name in answers for question in self.questions)
 
     @property
     def template(self) -> str:
@@ -134,7 +132,7 @@ class Part:
 class PreparedServer:
     """A server whose questions are answered.
 
-    *secrets* are the fields that have a secret: "url", or such as "env.API_KEY", "headers.Authorization", "args[3]".
+    *secrets* are the fields that have a secret answer: "url", or such as "env.API_KEY", "headers.Authorization", "args[3]".
     """
 
     transport: StdioServer | HttpServer
@@ -165,7 +163,7 @@ class CommandParts:
         def add(parts: tuple[Part, ...]) -> None:
             for part in parts:
                 words = part.words(part.fill(answers))
-                if part.is_secret:
+                if part.has_secret(answers):
                     secrets.update(
                         f"args[{len(args) + index}]" for index, word in enumerate(words) if word != part.name
                     )
@@ -175,7 +173,7 @@ class CommandParts:
         add(self.runtime)
         args += [Secret(word) for name in env for word in self._named(name)]
         add(self.package)
-        secrets |= {f"env.{part.name}" for part in self.env if part.is_secret and part.name in env}
+        secrets |= {f"env.{part.name}" for part in self.env if part.has_secret(answers) and part.name in env}
         server = StdioServer(self.command, tuple(args), SecretValues(env))
         return PreparedServer(transport=server, secrets=frozenset(secrets))
 
@@ -199,8 +197,8 @@ class UrlParts:
         if not URL.match(url):
             raise RegistryError("it is no plain http(s) URL", field=self.url.field)
         headers = {part.name: Secret(value) for part in self.headers for value in part.fill(answers)}
-        secrets = {f"headers.{part.name}" for part in self.headers if part.is_secret and part.name in headers}
-        secrets |= {"url"} if self.url.is_secret else set()
+        secrets = {f"headers.{part.name}" for part in self.headers if part.has_secret(answers) and part.name in headers}
+        secrets |= {"url"} if self.url.has_secret(answers) else set()
         return PreparedServer(transport=HttpServer(Secret(url), SecretValues(headers)), secrets=frozenset(secrets))
 
 

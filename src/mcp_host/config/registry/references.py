@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
+from secrets import token_hex
 
 from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.registry.choices import PreparedServer
@@ -12,19 +12,18 @@ from mcp_host.config.variables import own, parse
 from mcp_host.errors import RegistryError
 from mcp_host.transports._http.secret import Secret
 
-STAND_IN = re.compile("\ue000([0-9]+)\ue001")  # of the private use area: neither a registry nor a person writes it
-
 
 class References:
-    """The references of one server. Each is answered with a stand-in, so that what a registry wrote cannot become one."""
+    """The references of one server. Each is answered with a random stand-in, so that what a registry wrote cannot become one."""
 
     def __init__(self) -> None:
-        self._written: list[str] = []
+        self._written: dict[str, str] = {}
 
     def answer(self, variable: str) -> str:
         """The answer to `ServerChoice.prepare` for which the file has *variable*."""
-        self._written.append(variable)
-        return f"\ue000{len(self._written) - 1}\ue001"
+        stand_in = token_hex(16)
+        self._written[stand_in] = variable
+        return stand_in
 
     def written(self, server: PreparedServer) -> PreparedServer:
         """*server* with its variables.
@@ -40,4 +39,6 @@ class References:
         for piece in parse(field, text):
             if variable := own(piece, forms):
                 raise RegistryError(f"it has {variable.shown}, which a file of servers would expand", field=field)
-        return Secret(STAND_IN.sub(lambda found: self._written[int(found[1])], text))
+        for stand_in, written in self._written.items():
+            text = text.replace(stand_in, written)
+        return Secret(text)

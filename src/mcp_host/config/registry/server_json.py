@@ -379,7 +379,7 @@ class _Parts:
             pieces: tuple[str | Question, ...] = (self._question(asked_as, value, value),)
         else:
             pieces = tuple(piece for piece in self._pieces(asked_as, value, value.value) if piece)
-        return Part(field=f"{self._at}.{field}", name=name, pieces=pieces, secret=value.is_secret)
+        return Part(field=f"{self._at}.{field}", name=name, pieces=pieces)
 
     def _pieces(self, asked_as: str, part: _WithVariables, text: str) -> Iterator[str | Question]:
         """The *text*, with questions for the variables of *part*. Other names in braces "should remain unchanged"."""
