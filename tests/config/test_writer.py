@@ -406,6 +406,26 @@ def test_what_is_of_the_folder_of_a_project_is_still_that_in_another_file(tmp_pa
     }
 
 
+def test_the_files_that_an_entry_names_are_the_same_in_a_file_of_another_folder(tmp_path: Path) -> None:
+    key = {"K": "Bearer ${file:file}"}
+    servers = {
+        "a": {"serverUrl": "https://x.example", "headers": key},
+        "b": {"command": "b", "envFile": "b.env", "cwd": "sub", "args": ["${file:/etc/key}"]},
+        "c": {"url": "http://localhost/", "socket": "c.sock"},
+    }
+    path = written(tmp_path, "x/servers.json", json.dumps({"mcpServers": servers}))
+    own = FoundFile(tmp_path / "own.json", "mcp-host", "user")
+    for entry in read_servers(path, dialect="mcp-host").servers:
+        add_server(own, entry.name, entry)
+
+    x = str(tmp_path / "x")
+    assert json.loads(own.path.read_text())["mcpServers"] == {
+        "a": {"type": "http", "url": "https://x.example", "headers": {"K": f"Bearer ${{file:{x}/file}}"}},
+        "b": {"command": "b", "envFile": f"{x}/b.env", "cwd": f"{x}/sub", "args": ["${file:/etc/key}"]},
+        "c": {"type": "http", "url": "http://localhost/", "socket": f"{x}/c.sock"},
+    }
+
+
 SWITCHES: list[tuple[str, str, str, str]] = [
     ("mcp-host", '{"a": {"url": "x"}}', '{"a": {"url": "x", "disabled": true}}', '{"a": {"url": "x", "disabled": false}}'),
     ("zed", '{"a": {"url": "x"}}', '{"a": {"url": "x", "enabled": false}}', '{"a": {"url": "x", "enabled": true}}'),

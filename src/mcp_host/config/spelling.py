@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.fields import Notes, as_written
-from mcp_host.config.values import EnvironmentVariable, HttpServer, Input, OAuthSettings, StdioServer, Value
+from mcp_host.config.values import EnvironmentVariable, HttpServer, Input, OAuthSettings, Source, StdioServer, Value
 from mcp_host.config.variables import Form, Variable, own, parse
 from mcp_host.transports._http.secret import Secret, SecretValues
 
@@ -156,13 +155,13 @@ def written(server: Server | ServerEntry, dialect: str, *, source: str | None = 
     """The entry for *server* as the host of *dialect* reads it.
 
     Its values are written as the host of *source* reads them: by default that of the entry, or the same. Variables are
-    written anew, and what is of the folder of a project names that folder.
+    written anew. Paths of an entry, and what is of the folder of its project, name the folder that they are from.
 
     Raises:
         CannotWrite: That host knows no such thing.
     """
     if isinstance(server, ServerEntry):
-        writer = _Writer(dialect, server.source.dialect, server.source.project)
+        writer = _Writer(dialect, server.source.dialect, server.source)
         return Written(writer.whole(server), server.inputs if SPELLINGS[dialect].inputs else (), writer.notes)
     writer = _Writer(dialect, source or dialect)
     return Written(writer.server(server))
@@ -171,14 +170,16 @@ def written(server: Server | ServerEntry, dialect: str, *, source: str | None = 
 class _Writer:
     """One entry, while it is written."""
 
-    def __init__(self, dialect: str, source: str, project: Path | None = None) -> None:
+    def __init__(self, dialect: str, source: str, file: Source | None = None) -> None:
         self.notes: Notes = []
         self._title = DIALECTS[dialect].title
         self._spelling = SPELLINGS[dialect]
         self._meanings = DIALECTS[dialect].meanings()
         self._forms = DIALECTS[dialect].forms
         self._source = DIALECTS[source].forms
-        self._project = project
+        self._project = None if file is None else file.project
+        self._folder = None if file is None else file.project or file.path.absolute().parent
+        """Where relative paths are from, if it is known."""
 
     def whole(self, entry: ServerEntry) -> dict[str, object]:
         """All that an entry says."""
@@ -285,7 +286,7 @@ class _Writer:
         return key or ""
 
     def _value(self, part: str, value: object) -> object:
-        if part in ("cwd", "env_file"):
+        if part in ("cwd", "env_file", "uds"):
             return self._path(self._text(part, value))
         if isinstance(value, Mapping):
             return {name: self._text(f"{part}.{name}", each) for name, each in value.items()}
@@ -294,10 +295,10 @@ class _Writer:
         return self._text(part, value)
 
     def _path(self, path: str) -> str:
-        """A path from the folder of the project. One that begins with a variable is taken for a whole one."""
-        if self._project is None or isinstance(next(parse("", path)), Variable):
+        """A path from the folder of its file. One that begins with a variable is taken for a whole one."""
+        if self._folder is None or isinstance(next(parse("", path)), Variable):
             return path
-        return str(self._project / path)
+        return str(self._folder / path)
 
     def _text(self, name: str, value: Any) -> str:
         """A value, with its variables as this host has them."""
@@ -312,15 +313,18 @@ class _Writer:
             yield from filter(None, (value.prefix, Variable(None, (("env", value.name),), "")))
             return
         for piece in _expanding(name, value, self._source(name)):
-            place = isinstance(piece, Variable) and self._place(piece)
-            yield place or piece
+            yield self._moved(piece) if isinstance(piece, Variable) else piece
 
-    def _place(self, variable: Variable) -> str | None:
-        """What stands for the folder of the project, for a file that is not in it."""
-        if self._project is None or variable.form != "${workspaceFolder}":
-            return None
-        folder = str(self._project)
-        return {"workspaceFolder": folder, "workspaceFolderBasename": self._project.name}.get(variable.sources[0][1])
+    def _moved(self, variable: Variable) -> str | Variable:
+        """What stands for *variable* in a file of another folder."""
+        [(scheme, name), *_] = variable.sources
+        if scheme == "file" and self._folder is not None:
+            path = str(self._folder / name)
+            return Variable(variable.form, (("file", path),), str(variable.form).replace("/p", path))
+        if scheme != "place" or self._project is None:
+            return variable
+        places = {"workspaceFolder": str(self._project), "workspaceFolderBasename": self._project.name}
+        return places.get(name, variable)
 
     def _spelled(self, name: str, piece: str | Variable) -> str:
         if isinstance(piece, str):
