@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from traceback import format_exception
+from traceback import TracebackException, format_exception
 
 import pytest
 
@@ -73,6 +73,29 @@ async def test_no_log_error_or_repr_shows_the_environment(
     assert CANARY not in "\n".join(
         [traceback, caplog.text, *client.warnings, repr(server), repr(client), server.identity]
     )
+
+
+@fault("P24")
+async def test_the_frames_of_an_error_have_no_variable_and_no_argument_of_the_server(subtests: pytest.Subtests) -> None:
+    """Reports of errors show the variables of all frames, as Sentry does."""
+    env = {"TOKEN": CANARY}
+    for case, command, cwd in [
+        ("not there", ["no-such-server", CANARY], None),
+        ("too long", [sys.executable, "server.py", CANARY * 2**17], None),
+        ("a NUL", [sys.executable, "server.py", f"\0{CANARY}"], None),
+        ("no folder", [sys.executable, "server.py", CANARY], "no-such-folder"),
+        ("exits", [*python("sys.exit(3)", hands=False), CANARY], None),
+    ]:
+        with subtests.test(case):
+            with pytest.raises(McpError) as failure:
+                async with Client(Stdio(command, env=env, cwd=cwd), limits=BRIEF):
+                    raise AssertionError  # pragma: no cover
+
+            error: BaseException | None = failure.value
+            while error is not None:
+                report = TracebackException.from_exception(error, capture_locals=True)
+                assert CANARY not in str([frame.locals for frame in report.stack if frame.filename != __file__])
+                error = error.__cause__ or error.__context__
 
 
 @fault("P25")

@@ -33,6 +33,7 @@ from mcp_host.protocol.jsonrpc import (
     recover_id,
     too_large,
 )
+from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
 from mcp_host.transports._process.program import VARIABLE, program_of
 from mcp_host.transports._process.start import start
@@ -156,7 +157,8 @@ class Stdio:
     async def _open(
         self, limits: Limits, *, output_grace: float = OUTPUT_GRACE, exit_grace: float = EXIT_GRACE
     ) -> AsyncIterator[StdioChannel]:
-        child = await start(self._arguments, self.env, self.cwd, server=self._host_name)
+        command = self._arguments[0], *map(Secret, self._arguments[1:])
+        child = await start(command, SecretValues(self.env or {}), self.cwd, server=self._host_name)
         async with create_task_group() as tasks:
             channel = StdioChannel(
                 self._host_name or self.name,

@@ -42,7 +42,8 @@ async def start(
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         subject = "" if server is None else f"{server}: "
         text = f"{subject}cannot start {command[0]!r}: {_reason(exc, cwd)}"
-        raise ConnectFailed(text, may_have_run=False) from exc
+        # Reports of errors show the variables of frames, and those of `subprocess` hold the environment.
+        raise ConnectFailed(text, may_have_run=False) from exc.with_traceback(None)
 
 
 def _reason(exc: Exception, cwd: str | Path | None) -> str:
