@@ -64,22 +64,22 @@ async def test_the_person_sees_the_file_the_command_and_what_else_decides_what_r
         "",
         "A file of this project brings a server",
         "  | shop in /projects/shop/.mcp.json",
-        "the command that is run on this machine",
-        "  | uvx shop '**********'",
         "as the file has it",
         "  | uvx shop '${DIR}'",
-        "the folder that it is started in",
-        "  | /projects/shop",
+        "values of yours that it gets",
+        "  | args[1]: the variable DIR",
+        "  | env.TOKEN: the variable KEY",
+        "variables of the environment that the file gives it",
+        "  | MODE=dev",
+        "  | TOKEN=**********",
         "the file that more variables are from",
         "  | /projects/shop/.env",
         "variables that can decide what is run",
         "  | PATH=/opt/bin",
-        "variables of the environment that the file gives it",
-        "  | MODE=dev",
-        "  | TOKEN=**********",
-        "values of yours that it gets",
-        "  | args[1]: the variable DIR",
-        "  | env.TOKEN: the variable KEY",
+        "the folder that it is started in",
+        "  | /projects/shop",
+        "the command that is run on this machine",
+        "  | uvx shop '**********'",
         "",
         "y: yes, until its entry, its command or the file of variables changes",
         "v: view the whole entry",
@@ -140,13 +140,16 @@ async def test_a_change_is_shown_with_what_was_agreed_to_and_text_of_the_file_is
             assert [row for row in rows if row not in screen.rows] == []
 
 
-async def test_the_host_is_not_repeated_and_many_variables_do_not_move_the_command_out_of_sight(screen: Screen) -> None:
+async def test_the_host_is_not_repeated_and_nothing_moves_the_command_out_of_sight(screen: Screen) -> None:
     plain = replace(URL, expanded="HTTPS://Example.com:8443/mcp", host="example.com")
     many = {f"GIT_{number}": "x" * 300 for number in range(500)}
 
     assert await decision(screen, "n\n", asked=plain) == REFUSED
     assert "the host that it connects to" not in screen.rows
     assert await decision(screen, "n\n", asked=replace(COMMAND, variables=many, deciding=tuple(many))) == REFUSED
+    asked = replace(COMMAND, variables=many, warnings=tuple(many), expansions=tuple(many), deciding=())
+    assert await decision(screen, "n\n", asked=asked) == REFUSED
+    assert screen.rows[-7:-5] == ["the command that is run on this machine", "  | uvx shop '**********'"]
 
     rows = screen.rows[screen.rows.index("variables that can decide what is run") :]
     assert rows[5:14] == [

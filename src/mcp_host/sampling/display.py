@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
 from typing import Any, Protocol
 
 from anyio.lowlevel import checkpoint
@@ -327,50 +326,48 @@ class _ServerPage(_Page):
     proposed: ProposedServer
 
     def rows(self) -> Rows:
+        """What decides most comes last, beside the question: nothing that a file says moves it out of sight."""
         proposed = self.proposed
         changed = "" if proposed.previous is None else ", which has changed since you agreed to it"
         yield from self.layout.ours(f"{WHOSE[proposed.scope]}{changed}", "bold")
         yield from self.text(f" in {proposed.path}", lead=excerpt(proposed.name, NAME_SHOWN), hang=4)
-        is_command = proposed.kind == "command"
-        yield from self.part("the command that is run on this machine" if is_command else "its URL", proposed.expanded)
+        yield from self.several("what is not obeyed of its entry", proposed.warnings)
+        if self.whole:
+            yield from self.several("its other settings", proposed.settings)
+        if proposed.previous is not None:
+            same = proposed.previous == proposed.expanded
+            yield from self.part("what you agreed to", SAME if same else proposed.previous)
         if proposed.written != proposed.expanded:
             yield from self.part("as the file has it", proposed.written)
+        yield from self.several("values of yours that it gets", proposed.expansions)
+        yield from self.surroundings()
         if proposed.host is not None:
             if not _begins_with(proposed.expanded, proposed.host):
                 yield from self.part("the host that it connects to", proposed.host)
             yield from lookalike_rows(proposed.host, self.layout)
-        yield from self.surroundings()
-        if proposed.expansions:
-            yield from self.part("values of yours that it gets", "\n".join(proposed.expansions))
-        if proposed.settings and self.whole:
-            yield from self.part("its other settings", "\n".join(proposed.settings))
-        if proposed.warnings:
-            yield from self.part("what is not obeyed of its entry", "\n".join(proposed.warnings))
-        if proposed.previous is not None:
-            same = proposed.previous == proposed.expanded
-            yield from self.part("what you agreed to", SAME if same else proposed.previous)
+        is_command = proposed.kind == "command"
+        yield from self.part("the command that is run on this machine" if is_command else "its URL", proposed.expanded)
 
     def surroundings(self) -> Rows:
-        """What else decides what is run, and what is given to it."""
+        """What is given to it, and what else decides what is run."""
         proposed = self.proposed
-        if proposed.cwd is not None:
-            yield from self.part("the folder that it is started in", proposed.cwd)
+        values = {name: f"{name}={value}" for name, value in proposed.variables.items()}
+        deciding = [values.pop(name) for name in proposed.deciding]
+        given = "variables of the environment" if proposed.kind == "command" else "headers"
+        yield from self.several(f"{given} that the file gives it", values.values())
         if proposed.env_file is not None:
             yield from self.part("the file that more variables are from", proposed.env_file)
-        if proposed.deciding:
-            yield from self.values("variables that can decide what is run", proposed.deciding)
-        if others := [name for name in proposed.variables if name not in proposed.deciding]:
-            given = "variables of the environment" if proposed.kind == "command" else "headers"
-            yield from self.values(f"{given} that the file gives it", others)
+        yield from self.several("variables that can decide what is run", deciding)
+        if proposed.cwd is not None:
+            yield from self.part("the folder that it is started in", proposed.cwd)
 
-    def values(self, heading: str, names: Iterable[str]) -> Rows:
-        yield from self.heading(heading)
-        yield from self.layout.cut(chain.from_iterable(map(self.value, names)), self.most(ROWS_SHOWN))
-
-    def value(self, name: str) -> Rows:
-        """One of several, so that a long one does not hide the next."""
-        rows = self.text(f"{name}={self.proposed.variables[name]}", hang=4)
-        yield from self.layout.cut(rows, self.most(SETTING_ROWS_SHOWN))
+    def several(self, heading: str, texts: Collection[str]) -> Rows:
+        """Texts of one kind, if there are any. Each is cut by itself, so that a long one does not hide the next."""
+        if texts:
+            yield from self.heading(heading)
+        most = self.most(SETTING_ROWS_SHOWN)
+        rows = (row for text in texts for row in self.layout.cut(self.text(text, hang=4), most))
+        yield from self.layout.cut(rows, self.most(ROWS_SHOWN))
 
     def part(self, heading: str, text: str) -> Rows:
         yield from self.heading(heading)
