@@ -309,7 +309,9 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
         *("GOFLAGS", "RUSTC_WRAPPER", "JAVA_TOOL_OPTIONS", "XDG_CONFIG_HOME", "UserProfile", "LOCALAPPDATA"),
         *("VOLTA_HOME", "PYENV_VERSION", "VIRTUAL_ENV", "CONTAINER_HOST", "KUBECONFIG", "BASH_FUNC_npx%%"),
         *("SSH_ASKPASS", "EDITOR", "GOENV", "TS_NODE_REQUIRE", "ZDOTDIR", "PS4", "DOTNET_STARTUP_HOOKS"),
-        *("PSModulePath", "YARN_RC_FILENAME"),
+        *("PSModulePath", "YARN_RC_FILENAME", "PREFIX", "COMPOSE_FILE", "NIX_PATH", "PIPENV_PIPFILE", "PEX_MODULE"),
+        *("NUGET_PACKAGES", "MSBuildSDKsPath", "R_PROFILE", "ERL_FLAGS", "__PYVENV_LAUNCHER__", "JAVACMD"),
+        *("HGRCPATH", "RSYNC_RSH", "AWS_CONFIG_FILE", "CLOUDSDK_PYTHON"),
     )
     others = (
         *("MODE", "PATHS", "NO_PROXY", "TMPDIR", "GOOGLE_CLOUD_PROJECT", "GITHUB_TOKEN", "GOOGLE_API_KEY"),
