@@ -540,7 +540,7 @@ def test_a_server_that_dies_in_a_call_is_restarted_and_the_person_sees_how_it_en
 
     talk("Die.", "Add.", argv=["--yes"], server=DESK)
 
-    died = screen.rows.index("    error         die: the tool die failed: its server is not available")
+    died = screen.rows.index("    error         die: the tool die failed: its server is not available; it may")
     ended = f"mcp-host: {Path(sys.executable).name} exited with code 3; its stderr:"
     assert screen.rows[died - 2 : died] == [ended, "  | on fire"]
     assert "    result        add: 3" in screen.rows

@@ -408,7 +408,7 @@ def test_a_server_of_a_conversation_that_dies_is_seen_to_go_and_come_back(
 
     assert sit(person, "chat", *WITH_MODEL, "--yes", "--config", config({"desk": PROGRAM}), *PATIENT) == 0
 
-    failed = "the tool desk__die failed: its server is not available"
+    failed = "the tool desk__die failed: its server is not available; it may have run"
     assert conversation(provider.requests[-1])[-1] == ("user", [[failed]])
 
 

@@ -117,7 +117,9 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
             {"progressToken": "x" * 50, "progress": 1},
             {"progressToken": token},
             {"progressToken": token, "progress": "fast"},
+            {"progressToken": token, "progress": "nan"},
             {"progressToken": str(token), "progress": 2},
+            {"progressToken": token, "progress": "2.5", "total": "5"},
         ):
             await peer.notify("notifications/progress", params)
         await peer.reply(call, EMPTY)
@@ -126,8 +128,8 @@ async def test_unknown_and_malformed_progress_is_counted_and_ignored(era: Era) -
     async with connected(ScriptedPeer(script)) as client:
         await client.call_tool("slow", on_progress=seen)
 
-    assert [report.progress for report in seen] == [2]
-    assert client.counters["progress for nothing"] == 4
+    assert [(report.progress, report.total) for report in seen] == [(2, None), (2.5, 5)]
+    assert client.counters["progress for nothing"] == 5
 
 
 @pytest.mark.fault("F19", "F21")

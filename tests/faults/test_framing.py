@@ -35,6 +35,10 @@ NOISE = [
     b"\0" + GOOD,
     b"\x7fELF\x02\x01\x01\n",
     b"\x1f\x8b\x08\n",
+    b'Received: {"method":"tools/call","jsonrpc":"2.0","id":@id}\n',
+    b'Sending: {"result":{"content":[]},"jsonrpc":"2.0","id":@id}\n',
+    b'2025-06-01T10:00:00Z\tINFO\tcalling\t{"tool":"good","id":@id}\n',
+    b'[INFO] {"tool":"good"}, "id": @id}\n',
 ]
 
 

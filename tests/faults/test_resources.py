@@ -307,7 +307,7 @@ async def test_an_item_of_a_list_with_too_many_values_is_left_out_and_takes_no_l
         assert [prompt.name for prompt in await client.list_prompts()] == ["a", "c"]
 
     assert client.warnings == [
-        "the scripted peer: left out of prompts/list, position 1: more than 30,000 values (Limits.max_values)"
+        "the scripted peer: left out of prompts/list, position 1, 'b': more than 30,000 values (Limits.max_values)"
     ]
     assert loop.longest < bound(raw)
 

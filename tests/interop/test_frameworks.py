@@ -137,7 +137,9 @@ GOT = {
     "a failure without a word": failed("the tool failed", []),
     "a denial": not_run("This call was denied: not today"),
     "a server that goes away before the call": not_run("the tool spare__lend failed: its server is not available"),
-    "a server that ends in the call": not_run("the tool doomed__crash failed: its server is not available"),
+    "a server that ends in the call": not_run(
+        "the tool doomed__crash failed: its server is not available; it may have run"
+    ),
 }
 
 SHOP = ["count", "double", "fail", "find", "forbidden", "greet", "hang", "refuse", "show"]

@@ -51,7 +51,7 @@ files__list_directory {"path": "FOLDER"}; stock__count {"article": "teas"}; weat
 CRASH = 'stock__crash {}; everything__echo {"message": "still here"}'
 SAID = [
     *("Echo: hello", "What shall I call?", "[FILE] tides.txt", "3 teas", '"city": "Oslo"'),
-    *("the tool stock__crash failed: its server is not available", "Echo: still here", "3 cups"),
+    *("the tool stock__crash failed: its server is not available; it may have run", "Echo: still here", "3 cups"),
 ]
 ALLOWED = [
     *("everything__echo", "everything__trigger-sampling-request", "files__list_directory"),

@@ -237,8 +237,8 @@ NEAR_THE_ENDS: dict[str, tuple[bytes, object]] = {
     "none": (b"garbage", None),
     "within 256": (b'{"id":' + b" " * 248 + b"7,", 7),
     "past 256": (b'{"id":' + b" " * 249 + b"7,", None),
-    "256 to the end": (b'0,"id":7' + b" " * 247 + b"}", 7),
-    "257 to the end": (b'0,"id":7' + b" " * 248 + b"}", None),
+    "256 to the end": (b'{"a":0,"id":7' + b" " * 247 + b"}", 7),
+    "257 to the end": (b'{"a":0,"id":7' + b" " * 248 + b"}", None),
 }
 
 

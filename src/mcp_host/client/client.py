@@ -1016,7 +1016,8 @@ async def _read_items(
         if start:
             await checkpoint()  # a page may have a hundred thousand items
         if values > max_values:
-            warn(f"left out of {method}, position {start}: more than {max_values:,} values (Limits.max_values)")
+            place = _place(start, some[0])
+            warn(f"left out of {method}, {place}: more than {max_values:,} values (Limits.max_values)")
             continue
         try:
             items += model.list_from_wire(some)
@@ -1025,5 +1026,13 @@ async def _read_items(
                 try:
                     items.append(model.from_wire(item))
                 except ProtocolError as exc:
-                    warn(f"left out of {method}, position {position}: {exc}")
+                    warn(f"left out of {method}, {_place(position, item)}: {exc}")
     return items
+
+
+def _place(position: int, item: object) -> str:
+    """Which item of a list it is, for a user who misses it."""
+    match item:
+        case {"name": str(name)} | {"uri": str(name)}:
+            return f"position {position}, {quoted(name)}"
+    return f"position {position}"

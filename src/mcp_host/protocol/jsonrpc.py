@@ -58,6 +58,7 @@ NOT_JSONRPC = 'jsonrpc is not "2.0"'
 MAX_BATCH = 5_000  # messages: all of them are handled in one step of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
 INTEGER = "-?[0-9]{1,15}"  # as text
+NUMBER = rf"{INTEGER}(?:\.[0-9]{{1,15}})?"
 MAX_DIGITS = 309  # of a number in a message of more than 1 MiB; a float has no more before its point
 MAX_READ_TWICE = 2**22  # bytes of a message with more than 200 levels or a lone surrogate
 MAX_DEPTH = 640  # nested arrays and objects: each takes one of the 1,000 frames of a stack in Python 3.11
@@ -234,11 +235,13 @@ _ID = rb'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,128})")'
 _ID_FIRST = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*[,}]"
 _METHOD_FIRST = rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*[^,{}\[\]]+,\s*){0,2}"method"\s*:\s*"([^"\\]{1,128})"'
 _ID_LAST = rb"[}\]\"\w]\s*,\s*" + _ID + rb"\s*\}\s*\Z"
+_OPENED = rb"\s*\{"
 
 
 def recover_id(head: Raw, tail: Raw) -> Id | None:
-    """The id of a message that cannot be decoded, if it is near one of its ends."""
-    found = re.match(_ID_FIRST, head[:ID_WINDOW]) or re.search(_ID_LAST, tail[-ID_WINDOW:])
+    """The id of a message that cannot be decoded, if it is near one of its ends. A line of a log only ends like one."""
+    start = head[:ID_WINDOW]
+    found = re.match(_ID_FIRST, start) or (re.match(_OPENED, start) and re.search(_ID_LAST, tail[-ID_WINDOW:]))
     if not found:
         return None
     number, text = found.groups()
@@ -445,6 +448,11 @@ def _read_error(error: dict[str, Any]) -> tuple[int, str, object]:
         message = message if code is None else f"{message} (its code is {quoted(code)})"
         code = INTERNAL_ERROR
     return code, message, error.get("data")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number, or the text of one, as some servers write progress."""
+    return isinstance(value, int | float) or (isinstance(value, str) and re.fullmatch(NUMBER, value) is not None)
 
 
 def malformed_error(message: Malformed) -> ProtocolError:

@@ -46,6 +46,7 @@ from mcp_host.protocol.jsonrpc import (
     Request,
     Response,
     Success,
+    is_number,
 )
 from mcp_host.server_requests import OuterCall
 
@@ -414,7 +415,7 @@ class PendingRequest:
 
     def report(self, params: Params) -> bool:
         """The server has reported progress. False if that was not asked for, or is malformed."""
-        if self.call is None or self.call.on_reports is None or not isinstance(params.get("progress"), int | float):
+        if self.call is None or self.call.on_reports is None or not is_number(params.get("progress")):
             return False
         if self.outcome is not None:
             return True

@@ -15,6 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import (
     CallDenied,
+    ConnectFailed,
     ConnectionClosed,
     HttpStatusError,
     InputNotGiven,
@@ -234,9 +235,17 @@ async def test_the_text_of_an_exception_that_is_not_for_the_model_is_only_logged
 
 
 ERRORS_OF_OURS: list[tuple[McpError, str]] = [
-    (ConnectionClosed("python: has ended; its stderr:\n    hunter2"), "failed: its server is not available"),
+    (
+        ConnectionClosed("python: has ended; its stderr:\n    hunter2"),
+        "failed: its server is not available; it may have run",
+    ),
+    (ConnectFailed("python: no such command", may_have_run=False), "failed: its server is not available"),
     (NotConnected("use `async with`"), "failed: its server is not available"),
-    (HttpStatusError(502, "https://db.internal: 502", body="nginx"), "failed: its server is not available"),
+    (
+        HttpStatusError(504, "https://db.internal: 504", body="nginx"),
+        "failed: its server is not available; it may have run",
+    ),
+    (HttpStatusError(503, "https://db.internal: 503"), "failed: its server is not available"),
     (HttpStatusError(422, "https://db.internal: 422"), "failed: its server refused the call (HTTP 422)"),
     (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
     (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),

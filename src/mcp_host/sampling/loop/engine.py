@@ -66,6 +66,7 @@ MAX_TURNS = 10
 TIMEOUT = 300.0  # seconds for the whole loop
 TOOL_TIMEOUT = 30.0  # seconds for one call of a tool
 MAX_CALLS = 64  # in one answer; twice as many as `SamplingLimits` lets a model of ours make
+MAY_HAVE_RUN = "it may have run"  # told to the model, which would otherwise do it twice
 
 AskModel: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
 """Asks the model once. What it raises ends the loop, but for `UnusableCalls`: the model is told, and asked again."""
@@ -459,7 +460,7 @@ def _too_many() -> CallToolResult:
 
 
 def _cut_short() -> CallToolResult:
-    return text_result("Stopped, because the time was up: it may have run", is_error=True)
+    return text_result(f"Stopped, because the time was up: {MAY_HAVE_RUN}", is_error=True)
 
 
 async def result_of(run: RunTool, use: ToolUseContent, warnings: CountedWarnings) -> CallToolResult:
@@ -493,14 +494,16 @@ def _failure(name: str, exc: BaseException, warnings: CountedWarnings) -> CallTo
             why = f": {excerpt(message)}"
         case HttpStatusError(transient=False, status=status):
             why = f": its server refused the call (HTTP {status})"
-        case HttpStatusError() | ConnectionClosed() | NotConnected():
+        case HttpStatusError(status=408 | 425 | 429 | 503) | ConnectionClosed(may_have_run=False) | NotConnected():
             why = ": its server is not available"
+        case HttpStatusError() | ConnectionClosed():  # a gateway's 502 or 504 says nothing of the call
+            why = f": its server is not available; {MAY_HAVE_RUN}"
         case McpTimeout():
             why = ": it did not finish in time"
         case InvalidToolOutput(text=text):
             why = f": its result does not match its schema{f'; it says: {text}' if text else ''}"
         case ProtocolError():
-            why = ": its answer cannot be read; it may have run"
+            why = f": its answer cannot be read; {MAY_HAVE_RUN}"
         case McpError() if not isinstance(
             exc, EndsLoop | ToolError | BadArguments | ServerError | CallDenied | NotDeclared
         ):
