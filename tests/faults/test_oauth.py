@@ -205,20 +205,34 @@ async def test_no_variable_of_a_frame_shows_the_token_of_the_first_request_after
 
 @fault("O21")
 async def test_no_variable_of_a_frame_shows_what_came_back_with_another_state(site: Protected) -> None:
-    shown = await shown_by(site.url, oauth(Browser(state="another")), lambda: site.server.secrets)
+    url, browser = f"{site.url}?key=hidden", Browser(state="another")
+    shown = await shown_by(url, oauth(browser), lambda: {*site.server.secrets, "hidden"})
 
     assert shown == []
 
 
 @fault("O21")
-async def test_no_variable_of_a_frame_shows_a_header_of_a_request_that_breaks_off() -> None:
+async def test_no_variable_of_a_frame_shows_the_query_of_a_redirect_that_is_refused() -> None:
+    async def script(wire: Wire) -> None:
+        await wire.hear()
+        await wire.reply(307, {"location": "https://localhost/mcp/?key=hidden"})
+
+    async with serving(script) as peer:
+        shown = await shown_by(f"{peer.url}?key=hidden", None, lambda: ["hidden"])
+
+    assert shown == []
+
+
+@fault("O21")
+async def test_no_variable_of_a_frame_shows_a_header_or_the_query_of_a_request_that_breaks_off() -> None:
     given = {"X-Api-Key": "hidden-b"}
     added = [add_headers({"X-Team": "hidden-c"}), add_headers(lambda request: {"X-User": "hidden-d"})]
     async with await create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, breaking_off)
-        url = f"http://:hidden-a@127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp"
+        url = f"http://:hidden-a@127.0.0.1:{listener.extra(SocketAttribute.local_port)}/mcp?key=hidden-e"
 
         shown = await shown_by(url, None, lambda: ["hidden-", "OmhpZGRlbi1h"], added, headers=given)
+        shown += await shown_by(url, oauth(), lambda: ["hidden-"], added, headers=given)
         tasks.cancel_scope.cancel()
 
     assert shown == []

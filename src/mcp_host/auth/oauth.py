@@ -167,7 +167,7 @@ class OAuth(httpx.Auth, Httpx2Auth):  # type: ignore[misc]  # their sync flows d
 
     async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         """Send *request* with a token, if there is one; get another if the server wants that."""
-        method, url = request.method, str(request.url)
+        method, url = request.method, Secret(request.url)
         requested = request.extensions.get(REQUESTED_URL, url)
         server, identifier = self._server(requested), canonical(at_socket_of(requested, url))
         authorization = await server.load(identifier)

@@ -11,7 +11,8 @@ MAX_INSTRUCTIONS = 8_192  # characters of one server: about 2,000 tokens, in eve
 
 def instructions_of_all(instructions: Mapping[str, str]) -> str | None:
     """The *instructions* by server, each quoted: no line of a server's can pass for ours, or for another server's."""
-    parts = [f"{_introduction(server)}\n\n{_quote(text)}" for server, text in instructions.items() if text.strip()]
+    quotes = {server: _quote(text) for server, text in instructions.items()}
+    parts = [f"{_introduction(server)}\n\n{quote}" for server, quote in quotes.items() if quote]
     return "\n\n".join(parts) or None
 
 
@@ -20,7 +21,7 @@ def _introduction(server: str) -> str:
 
 
 def _quote(text: str) -> str:
-    text = readable(text.strip())
-    if len(text) > MAX_INSTRUCTIONS:
-        text = f"{text[:MAX_INSTRUCTIONS]}…"
-    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+    head = readable(text[:MAX_INSTRUCTIONS].strip())  # no more is read: it is done for each turn of an agent
+    if head and len(text) > MAX_INSTRUCTIONS:
+        head = f"{head}…"
+    return "\n".join(f"> {line}".rstrip() for line in head.splitlines())

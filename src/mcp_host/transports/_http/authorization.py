@@ -16,6 +16,7 @@ import httpx
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.secret import Secret
+from mcp_host.transports._http.url import SecretRequest
 from mcp_host.transports.base import AuthorizationContext
 
 REFUSED = frozenset({401, 403})
@@ -124,7 +125,7 @@ async def send_authorized(
         response = await send({**headers, **ready})
         if response.status not in REFUSED or method == ENDS_SESSION:
             return response
-    request = httpx.Request(method, url, extensions={REQUESTED_URL: server} if server != url else None)
+    request = SecretRequest(method, url, extensions={REQUESTED_URL: server} if server != url else None)
     own = set(request.headers)  # such as Host
     try:
         async with aclosing(auth.async_auth_flow(request)) as flow:

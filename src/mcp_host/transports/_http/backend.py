@@ -45,7 +45,7 @@ from mcp_host.transports._http.tls import (
     rejects_client,
     untrusting,
 )
-from mcp_host.transports._http.url import can_be_connected_to, display_url
+from mcp_host.transports._http.url import SecretRequest, can_be_connected_to, display_url
 from mcp_host.version import __version__
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ class HttpBackend(ABC):
         self.drain_time = DRAIN_TIME
         """Seconds for that."""
         self._url = url.copy_with(userinfo=b"")  # httpx would log it with the URL, at INFO
-        self._text = str(self._url)
-        self._server = self._text if uds is None else f"{self._text} at {uds}"
+        self._text = Secret(self._url)
+        self._server = self._text if uds is None else Secret(f"{self._text} at {uds}")
         self._headers = headers
         self._auth = auth
         self.on_sent: OnSent | None = None
@@ -215,7 +215,7 @@ class HttpBackend(ABC):
                 return response
             async with response:
                 url = self._redirected(url, response)
-                text = str(url)
+                text = Secret(url)
         raise HttpStatusError(response.status, f"{response.failure}: gave up after {MAX_REDIRECTS} redirects")
 
     async def _send_as(
@@ -276,6 +276,7 @@ class HttpBackend(ABC):
             refused = "nowhere"
         else:
             try:
+                location = Secret(location)  # it may repeat our query
                 target, *others = map(url.join, location.split(", "))  # no URL has a blank
             except (httpx.InvalidURL, UnicodeEncodeError) as exc:
                 raise ConnectionClosed(f"{self.name}: {excerpt(str(exc))}") from exc
@@ -539,7 +540,7 @@ class PoolBackend(HttpBackend):
         authorizing: Authorizing,
     ) -> PoolResponse:
         if self._cookies is not None:
-            request = httpx.Request("GET", url)
+            request = SecretRequest("GET", url)
             self._cookies.set_cookie_header(request)
             if cookie := request.headers.get("cookie"):
                 headers = {**headers, "cookie": Secret(cookie)}
@@ -547,7 +548,9 @@ class PoolBackend(HttpBackend):
             fields = self._check(tuple(headers.items()))
             if content is not None:
                 fields = [*fields, (b"content-length", b"content-length", b"%d" % len(content))]
-            sent = h11.Request(method=method, target=url.raw_path, headers=_CheckedHeaders(fields))
+            # As it is parsed: h11 would copy the target, whose repr hides the query.
+            target, checked_headers = SecretBytes(url.raw_path), _CheckedHeaders(fields)
+            sent = h11.Request(method=method.encode(), target=target, headers=checked_headers, _parsed=True)
         except (h11.LocalProtocolError, UnicodeEncodeError):  # its text quotes a header, which may be a secret
             raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
         if self.on_sent is not None:

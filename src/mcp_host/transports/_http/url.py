@@ -1,6 +1,8 @@
-"""The URL that a caller may give, and the headers that every request has."""
+"""The URL that a caller may give, whose repr hides its query, and the headers that every request has."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import httpx
 
@@ -10,7 +12,27 @@ ALWAYS = {"Accept": f"{JSON}, {EVENT_STREAM}", "Accept-Encoding": ACCEPT_ENCODIN
 POSTED = {"Content-Type": JSON}
 
 
-def parse_url(url: str) -> httpx.URL:
+class SecretUrl(httpx.URL):
+    """A URL whose repr is for reports of errors, which show the variables of frames: see `display_url`."""
+
+    def copy_with(self, **kwargs: Any) -> SecretUrl:
+        return SecretUrl(self, **kwargs)
+
+    def join(self, url: httpx.URL | str) -> SecretUrl:
+        return SecretUrl(super().join(url))
+
+    def __repr__(self) -> str:
+        return f"URL({display_url(self)!r})"
+
+
+class SecretRequest(httpx.Request):
+    """A request whose repr shows as much of its URL as that of `SecretUrl`."""
+
+    def __repr__(self) -> str:
+        return f"<Request({self.method!r}, {display_url(self.url)!r})>"
+
+
+def parse_url(url: str) -> SecretUrl:
     """An absolute http(s) URL, without its fragment. The error does not quote it: a URL may hold a password.
 
     Raises:
@@ -19,7 +41,7 @@ def parse_url(url: str) -> httpx.URL:
     if url != url.strip():
         raise ValueError("the URL has space around it: url.strip() removes it")
     try:
-        parsed = httpx.URL(url)
+        parsed = SecretUrl(url)
         has_address = can_be_connected_to(parsed)
     except (httpx.InvalidURL, UnicodeError):
         raise ValueError("not a URL") from None
