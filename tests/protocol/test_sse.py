@@ -26,7 +26,7 @@ def decoded(*chunks: bytes, limit: int = 1024) -> tuple[list[Event], LastEvent]:
     """What the chunks of one stream come to, its end included."""
     last_event = LastEvent()
     decoder = EventDecoder(limit, last_event)
-    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    events = [event for chunk in chunks for event in decoder.feed(chunk) if event is not None]
     return [*events, *decoder.end()], last_event
 
 
@@ -183,6 +183,7 @@ def test_time_grows_linearly_with_a_long_event_in_small_chunks() -> None:
         list(decoder.feed(b"x" * 1024))
 
     (event,) = decoder.feed(b"\n\n")
+    assert event is not None
     assert len(event.data) == 16 * 1024 * 1024
 
 
