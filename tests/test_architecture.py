@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "errors": {"base_errors", "types"},
     "limits": set[str](),
     "version": set[str](),
+    "secret": set[str](),
     "concurrency": {"errors"},
     "types": {"base_errors"},
     "protocol": {"errors", "types"},
@@ -34,8 +35,10 @@ MAY_IMPORT = {
     "slots": {"concurrency", "handlers"},
     "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
-    "middleware": {"errors", "handlers", "limits", "protocol", "sampling", "server_requests", "transports", "types"},
-    "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "version"},
+    "middleware": {
+        *("errors", "handlers", "limits", "protocol", "sampling", "secret", "server_requests", "transports", "types"),
+    },
+    "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "secret", "version"},
     "sampling": {
         *("concurrency", "errors", "functions", "handlers", "json_schema", "limits", "protocol", "server_requests"),
         *("slots", "terminal", "types"),
@@ -44,8 +47,8 @@ MAY_IMPORT = {
         *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling", "server_requests"),
         *("slots", "types"),
     },
-    "config": {"concurrency", "errors", "handlers", "limits", "protocol", "transports"},
-    "auth": {"concurrency", "errors", "handlers", "limits", "terminal", "transports", "types"},
+    "config": {"concurrency", "errors", "handlers", "limits", "protocol", "secret", "transports"},
+    "auth": {"concurrency", "errors", "handlers", "limits", "secret", "terminal", "transports", "types"},
     "elicitation": {
         *("errors", "handlers", "json_schema", "limits", "protocol", "server_requests", "slots", "terminal", "types"),
     },
@@ -61,7 +64,7 @@ MAY_IMPORT = {
     "frameworks": {"errors", "functions", "handlers", "sampling", "types"},
     "group": {
         *("auth", "client", "concurrency", "config", "elicitation", "errors", "frameworks", "handlers", "limits"),
-        *("middleware", "protocol", "roots", "sampling", "session", "transports", "types"),
+        *("middleware", "protocol", "roots", "sampling", "secret", "session", "transports", "types"),
     },
     "telemetry": {
         *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
@@ -71,7 +74,8 @@ MAY_IMPORT = {
     },
     "cli": {
         *("auth", "client", "concurrency", "config", "elicitation", "errors", "group", "json_schema", "limits"),
-        *("mcp_host", "protocol", "providers", "sampling", "terminal", "testing", "transports", "types", "version"),
+        *("mcp_host", "protocol", "providers", "sampling", "secret", "terminal", "testing", "transports"),
+        *("types", "version"),
     },
     "__main__": {"cli"},
 }

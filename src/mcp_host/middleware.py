@@ -25,8 +25,8 @@ from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import IDEMPOTENT
 from mcp_host.protocol.headers import check_headers
 from mcp_host.protocol.jsonrpc import Id, as_sent, snapshot
+from mcp_host.secret import Secret, SecretValues
 from mcp_host.server_requests import OuterCall
-from mcp_host.transports._http.secret import Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation, Tool
 

@@ -6,7 +6,7 @@ from mcp_host import Stdio, StreamableHttp
 from mcp_host.config import OAuthSettings, ToolFilter
 from mcp_host.config.entry_reader import NOT_SUPPORTED
 from mcp_host.config.fields import NO_APPROVAL, NO_SANDBOX, NO_TAGS, NOT_USED, TOOL_SETTINGS
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 from tests.config.described import File, Server
 
 AT = "https://example.com/mcp"

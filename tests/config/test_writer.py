@@ -37,7 +37,7 @@ from mcp_host.config.spelling import written as written_as
 from mcp_host.config.variables import own, parse
 from mcp_host.config.writer import OTHERWISE, Edit, change_file
 from mcp_host.errors import ConfigError
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 from tests.config import files
 from tests.config.described import ANSWERS, ENVIRONMENT, HOME, parts_of, written
 from tests.extent import saturated

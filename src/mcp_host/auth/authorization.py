@@ -34,8 +34,8 @@ from mcp_host.auth.storage.pending import NEEDED_TIME, PendingLogin, PendingLogi
 from mcp_host.auth.storage.saved import Place, Saved, Wanted
 from mcp_host.concurrency.asking import asking_person, is_unattended
 from mcp_host.errors import excerpt
+from mcp_host.secret import Secret
 from mcp_host.transports._http.authorization import AuthorizedBy
-from mcp_host.transports._http.secret import Secret
 from mcp_host.transports.base import AuthorizationContext
 
 LOGIN_BYTES = 12  # of `Saved.login`: no two logins are ever the same

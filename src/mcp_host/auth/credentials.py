@@ -18,7 +18,7 @@ from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.settings import Settings
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import SAVED, Place, Saved
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 NEW_TIME = 60.0  # seconds after a login in which a server that refuses its token gets no other
 

@@ -17,7 +17,7 @@ from mcp_host.auth.requests.error_codes import INVALID_REQUEST
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.auth.requests.steps import Steps
 from mcp_host.auth.requests.urls import shown
-from mcp_host.transports._http.secret import Secret, SecretText, as_secret
+from mcp_host.secret import Secret, SecretText, as_secret
 
 if TYPE_CHECKING:
     from mcp_host.auth.requests.client import Answer, AuthClient

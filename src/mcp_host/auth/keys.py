@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from mcp_host.secret import Secret, SecretValues
 from mcp_host.transports._http.response import once
-from mcp_host.transports._http.secret import Secret, SecretValues
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey, Key

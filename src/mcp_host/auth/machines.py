@@ -16,7 +16,7 @@ from mcp_host.auth.keys import PrivateKey
 from mcp_host.auth.registration import OAuthClient, TokenAuthMethod, checked_text, method_with_secret
 from mcp_host.auth.requests.metadata import AuthorizationServer
 from mcp_host.handlers import as_async
-from mcp_host.transports._http.secret import Secret, as_secret
+from mcp_host.secret import Secret, as_secret
 
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -28,9 +28,9 @@ from mcp_host.auth.storage.pending import take_login
 from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.handlers import check_callable
+from mcp_host.secret import Secret
 from mcp_host.transports._http.authorization import REQUESTED_URL, AuthorizedBy
 from mcp_host.transports._http.backend import AnyClient
-from mcp_host.transports._http.secret import Secret
 
 try:
     from httpx2 import Auth as Httpx2Auth

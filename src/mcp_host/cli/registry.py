@@ -20,9 +20,9 @@ from mcp_host.config.registry.references import References
 from mcp_host.config.secret_words import HIDDEN
 from mcp_host.config.values import Value
 from mcp_host.errors import escaped, excerpt, quoted
+from mcp_host.secret import Secret
 from mcp_host.terminal.device import NoTerminal, Terminal, open_terminal
 from mcp_host.terminal.text import Layout, Rows
-from mcp_host.transports._http.secret import Secret
 
 ROWS_SHOWN = 12  # of a description
 LEAVES_OUT = "Enter alone leaves it out."

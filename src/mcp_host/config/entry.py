@@ -16,10 +16,10 @@ from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
-from mcp_host.config.variables import HIDDEN, NotSet, Values
+from mcp_host.config.variables import NotSet, Values
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import HIDDEN, Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 

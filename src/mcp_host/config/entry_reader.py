@@ -22,7 +22,7 @@ from mcp_host.config.values import (
 )
 from mcp_host.config.variables import Variable, own, parse
 from mcp_host.errors import escaped, excerpt, quoted
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 
 KINDS = {**dict.fromkeys(("stdio", "local"), "stdio"), **dict.fromkeys(("http", "streamablehttp", "remote"), "http")}
 """The types of transports, without regard to case, ``-`` and ``_``."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcp_host.config.values import EnvironmentVariable, Value
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 Notes: TypeAlias = list[str]
 """Where a reader writes what a user should know."""

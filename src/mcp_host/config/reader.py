@@ -18,7 +18,7 @@ from mcp_host.config.places import FoundFile, place_of, project_of
 from mcp_host.config.values import Input, Scope, Source
 from mcp_host.config.variables import Form, Variable, parse
 from mcp_host.errors import ConfigError, excerpt, quoted
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 SERVERS_ONLY = frozenset({"mcpServers", "context_servers", "mcp_servers"})
 """Keys that have servers in every file. Others are of many programs: what is under them has to look like servers."""

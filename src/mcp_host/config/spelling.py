@@ -11,7 +11,7 @@ from mcp_host.config.entry import ServerEntry
 from mcp_host.config.fields import Notes, as_written
 from mcp_host.config.values import EnvironmentVariable, HttpServer, Input, OAuthSettings, Source, StdioServer, Value
 from mcp_host.config.variables import Form, Variable, own, parse
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 
 Server = StdioServer | HttpServer
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 
 TextT = TypeVar("TextT", Secret, str, str | None)
 Scope: TypeAlias = Literal["managed", "local", "project", "user"]

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, assert_never
 from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.config.values import EnvironmentVariable, Input, Value
 from mcp_host.errors import escaped, excerpt, quoted
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import HIDDEN, Secret
 
 Form: TypeAlias = Literal[
     "${V}", "${V:-d}", "$V", "%V%", "${env:V}", "${input:id}", "${file:/p}", "${workspaceFolder}",
@@ -21,7 +21,6 @@ Form: TypeAlias = Literal[
 Scheme: TypeAlias = Literal["env", "value", "input", "file", "place", "unsupported"]
 
 PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
-HIDDEN = "**********"
 SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs: variables in them hide nothing
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
 

@@ -26,7 +26,6 @@ from mcp_host.config import (
     ToolFilter,
     ask_inputs,
 )
-from mcp_host.config.variables import HIDDEN
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.group.consents import ApproveServer, ServerConsents
 from mcp_host.group.options import NotStarted, ServerOptions
@@ -34,7 +33,7 @@ from mcp_host.handlers import as_async, check_callable
 from mcp_host.limits import Limits
 from mcp_host.protocol.server_names import check_server_name
 from mcp_host.sampling.proposed_server import ProposedServer
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import HIDDEN, Secret
 from mcp_host.transports.base import Transport
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from mcp_host.limits import Limits, check_count
 from mcp_host.protocol.headers import check_headers
+from mcp_host.secret import Secret
 
 if TYPE_CHECKING:
     import httpx
@@ -158,7 +159,6 @@ class StreamableHttp:
     async def _open(self, limits: Limits, timing: Timing | None = None) -> AsyncIterator[HttpChannel]:
         from mcp_host.transports._http.backend import HttpxBackend, own_backend
         from mcp_host.transports._http.channel import open_channel
-        from mcp_host.transports._http.secret import Secret
         from mcp_host.transports._http.session import Timing
         from mcp_host.transports._http.url import ALWAYS
 

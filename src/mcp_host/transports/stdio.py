@@ -33,7 +33,7 @@ from mcp_host.protocol.jsonrpc import (
     recover_id,
     too_large,
 )
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
 from mcp_host.transports._process.program import VARIABLE, program_of
 from mcp_host.transports._process.start import start

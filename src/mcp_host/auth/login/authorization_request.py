@@ -15,7 +15,7 @@ from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.error_codes import ACCESS_DENIED, plain_code
 from mcp_host.auth.requests.metadata import S256, AuthorizationServer
 from mcp_host.errors import excerpt
-from mcp_host.transports._http.secret import Secret, SecretText, SecretValues
+from mcp_host.secret import Secret, SecretText, SecretValues
 
 OFFLINE_ACCESS = "offline_access"
 RESERVED_PARAMS = frozenset(

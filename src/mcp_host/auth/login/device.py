@@ -19,10 +19,10 @@ from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.errors import excerpt
 from mcp_host.handlers import as_async
+from mcp_host.secret import Secret
 from mcp_host.terminal.browser import host_of
 from mcp_host.terminal.device import NoTerminal, open_terminal
 from mcp_host.terminal.text import Layout, Rows
-from mcp_host.transports._http.secret import Secret
 
 CODES = ("device_code", "user_code")
 MAX_CODE = 64  # characters that a person compares or types; RFC 8628 suggests eight

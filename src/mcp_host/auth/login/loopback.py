@@ -31,7 +31,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from mcp_host.auth.login.redirects import Parameters, check_redirect_uri, read_redirect
 from mcp_host.auth.requests.urls import DEFAULT_PORTS
 from mcp_host.handlers import CountedWarnings
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 logger = logging.getLogger(__name__)
 

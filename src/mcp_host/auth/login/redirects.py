@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 
 MAX_FIELDS = 64  # of a query
 NO_APPS = frozenset({"about", "blob", "data", "file", "ftp", "javascript", "mailto", "vbscript", "ws", "wss"})

@@ -22,10 +22,10 @@ from mcp_host.auth.requests.urls import has_user, is_same_page
 from mcp_host.errors import excerpt, quoted
 from mcp_host.handlers import as_async
 from mcp_host.limits import check_seconds
+from mcp_host.secret import Secret
 from mcp_host.terminal.browser import host_of, is_opened, is_web_url, lookalike_rows, open_default
 from mcp_host.terminal.device import NoTerminal, checked_line, open_terminal
 from mcp_host.terminal.text import Layout, Rows, clean
-from mcp_host.transports._http.secret import Secret
 
 logger = logging.getLogger(__name__)
 

@@ -28,6 +28,7 @@ from mcp_host.auth.requests.addresses import Kind, kinds_allowed_by, kinds_of_ad
 from mcp_host.auth.requests.error_codes import plain_code
 from mcp_host.errors import ConnectionClosed, ProtocolError, excerpt
 from mcp_host.limits import Limits, MiB, check_seconds
+from mcp_host.secret import SecretBytes, SecretValues
 from mcp_host.transports._http.backend import (
     REDIRECTS,
     RELEASE_TIME,
@@ -41,7 +42,6 @@ from mcp_host.transports._http.backend import (
     unusable_proxy,
 )
 from mcp_host.transports._http.response import JSON, HttpResponse, once
-from mcp_host.transports._http.secret import SecretBytes, SecretValues
 from mcp_host.transports._http.tls import explain, make_context
 from mcp_host.transports._http.url import display_url, parse_url
 from mcp_host.types import JSONObject

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.stores import TokenStore
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.locked_file import LOCK_WAIT, LockedFile, LockTimeout
-from mcp_host.transports._http.secret import Secret, SecretBytes, SecretValues
+from mcp_host.secret import Secret, SecretBytes, SecretValues
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.asking import asking_person
 from mcp_host.concurrency.locked_file import LockTimeout, create_private_folder, file_lock
 from mcp_host.errors import excerpt
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 logger = logging.getLogger(__name__)
 

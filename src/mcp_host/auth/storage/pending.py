@@ -12,7 +12,7 @@ from mcp_host.auth.login.authorization_request import AuthorizationRequest
 from mcp_host.auth.storage.entry import Entry
 from mcp_host.auth.storage.saved import Place, Saved
 from mcp_host.auth.storage.stores import TokenStore
-from mcp_host.transports._http.secret import Secret, SecretText
+from mcp_host.secret import Secret, SecretText
 
 NEEDED_TIME = 600.0  # seconds in which a person may visit a URL; RFC 6749 recommends as many for a code
 

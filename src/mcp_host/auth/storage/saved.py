@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from mcp_host.auth.grants import Token
 from mcp_host.auth.registration import OAuthClient
 from mcp_host.auth.requests.metadata import AuthorizationServer, Resource
-from mcp_host.transports._http.secret import PrivateJwk
+from mcp_host.secret import PrivateJwk
 
 
 @dataclass(frozen=True, slots=True)

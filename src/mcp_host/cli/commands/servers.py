@@ -20,7 +20,7 @@ from mcp_host.config.dialects import GENERIC
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.writer import THERE_ALREADY, check_name
 from mcp_host.errors import ConfigError, escaped, quoted
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 
 REGISTRY_NAME = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+/[A-Za-z0-9._-]+", re.ASCII)
 KINDS: Mapping[type, str] = {config.StdioServer: "stdio", config.HttpServer: "http"}

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from mcp_host.config.values import HttpServer, Input, StdioServer
 from mcp_host.errors import RegistryError, escaped, excerpt
-from mcp_host.transports._http.secret import Secret, SecretValues
+from mcp_host.secret import Secret, SecretValues
 
 QuestionFormat: TypeAlias = Literal["string", "number", "boolean", "filepath"]
 

@@ -10,7 +10,7 @@ from mcp_host.config.registry.choices import PreparedServer
 from mcp_host.config.values import Value
 from mcp_host.config.variables import own, parse
 from mcp_host.errors import RegistryError
-from mcp_host.transports._http.secret import Secret
+from mcp_host.secret import Secret
 
 
 class References:

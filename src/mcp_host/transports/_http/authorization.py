@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import httpx
 
 from mcp_host.concurrency.asking import asking_person
+from mcp_host.secret import Secret
 from mcp_host.transports._http.response import HttpResponse
-from mcp_host.transports._http.secret import Secret
 from mcp_host.transports._http.url import SecretRequest
 from mcp_host.transports.base import AuthorizationContext
 

@@ -24,6 +24,7 @@ from mcp_host.concurrency.owners import WorkOwner, owned_by
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import may_hold_credential
+from mcp_host.secret import Secret, SecretBytes
 from mcp_host.transports._http.authorization import (
     Auth,
     AuthorizedBy,
@@ -35,7 +36,6 @@ from mcp_host.transports._http.authorization import (
 )
 from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
-from mcp_host.transports._http.secret import Secret, SecretBytes
 from mcp_host.transports._http.tls import (
     ClientCertificate,
     Verify,

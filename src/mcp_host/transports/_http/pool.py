@@ -35,8 +35,8 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 from h11._receivebuffer import ReceiveBuffer
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
+from mcp_host.secret import SecretBytes
 from mcp_host.transports._http.response import HttpResponse
-from mcp_host.transports._http.secret import SecretBytes
 from mcp_host.transports._http.tls import check_protocol, explain, rejects_client
 
 KEEPALIVE = 4.0  # seconds; uvicorn and Node close idle connections after 5, and a race with that loses requests

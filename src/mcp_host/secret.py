@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator
 
-HIDDEN = "'**********'"
+HIDDEN = "**********"
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class Secret(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return HIDDEN
+        return repr(HIDDEN)
 
 
 class SecretBytes(bytes):
@@ -26,7 +26,7 @@ class SecretBytes(bytes):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return HIDDEN
+        return repr(HIDDEN)
 
 
 class SecretValues(dict[str, T]):
@@ -35,7 +35,7 @@ class SecretValues(dict[str, T]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"{{{', '.join(f'{name!r}: {HIDDEN}' for name in self)}}}"
+        return f"{{{', '.join(f'{name!r}: {HIDDEN!r}' for name in self)}}}"
 
 
 SecretText: TypeAlias = Annotated[str, AfterValidator(Secret)]
