@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from anyio.from_thread import start_blocking_portal
+
+from mcp_host.testing import Server
 from mcp_host.testing._http.serving import UvicornServer, listen
 
 
@@ -21,3 +25,10 @@ def serving(app: Callable[..., Awaitable[None]]) -> Iterator[str]:
         finally:
             server.stop()
             thread.join(10)
+
+
+@contextmanager
+def serving_mcp(server: Server, **options: Any) -> Iterator[str]:
+    """Serve *server* in another thread, for programs that are not async; the value is its URL."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http(**options)) as url:
+        yield url

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pytest
 
 from mcp_host.cli.inputs import KeyringAnswers
+from tests.asgi import serving_mcp
 from tests.cli.bounded import main
 from tests.cli.models import Provider
 from tests.cli.terminals import Sitting
@@ -38,12 +41,34 @@ def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the person, who runs the command there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def own(home: Path) -> Path:
+    """Their file of servers."""
+    return home / ".config/mcp-host/mcp.json"
+
+
+@pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*argv: str, prompt: str = "") -> Done:
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(prompt.encode()), encoding="utf-8"))
         return Done(main(argv), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="module")
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where the *server* of the module of tests is."""
+    with serving_mcp(request.module.server) as url:
+        yield url
 
 
 @pytest.fixture

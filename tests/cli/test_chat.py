@@ -13,7 +13,6 @@ from typing import Protocol
 
 import pytest
 from anyio import create_task_group, fail_after, to_thread, wait_all_tasks_blocked
-from anyio.from_thread import start_blocking_portal
 
 from mcp_host import Client
 from mcp_host.cli.arguments import parse
@@ -23,6 +22,7 @@ from mcp_host.cli.transcript import Transcript
 from mcp_host.errors import ConnectionClosed, ProviderError
 from mcp_host.sampling import Allow, SamplingRequest, ToolCall
 from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolResultContent
+from tests.asgi import serving_mcp
 from tests.cli import desk
 from tests.cli.bounded import IN_TIME, ctrl_c, main
 from tests.cli.conftest import Run
@@ -32,6 +32,8 @@ from tests.elicitation.asking import FIELD, SEND
 from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+
+server = desk.server  # at `url`
 
 PROMPT, TOOL, ANSWER = "> ", "May your client call it? [y/s/v/N] ", "May your model answer? [y/a/s/v/N] "
 CLEAR = "\x1b[2J"  # clears a terminal
@@ -65,16 +67,10 @@ sys.exit(main(["chat", "--model", "arithmetic", "http://localhost/mcp"]))
 """
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
-        yield url
-
-
 @pytest.fixture
 def own_url() -> Iterator[str]:
     """For calls that the client gives up: the server waits for it, and ends with the test."""
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
+    with serving_mcp(desk.server) as url:
         yield url
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.from_thread import start_blocking_portal
 from starlette.responses import Response
 
 from mcp_host import errors
@@ -36,6 +35,8 @@ from tests.cli.terminals import DESK, Terminal
 SERVER = ["--", sys.executable, str(everything.__file__)]
 MCP_HOST = [sys.executable, "-m", "mcp_host"]
 PYTHON = Path(sys.executable).name  # what a server is called that it runs
+
+server = everything.server  # at `url`
 
 URL = "URL"  # in a table, where `everything` is
 
@@ -63,12 +64,6 @@ def scripted(capabilities: object, **answers: object) -> list[str]:
 
 def at(url: str, argv: list[str]) -> list[str]:
     return [url if word == URL else word for word in argv]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(everything.server.http()) as url:
-        yield url
 
 
 # What is printed

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 
 from mcp_host import StreamableHttp
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.connection import _transport
 from mcp_host.cli.output import UsageError
+from tests.asgi import serving_mcp
 from tests.cli import everything
 from tests.cli.conftest import Run
 
@@ -66,7 +66,7 @@ def test_certificates_and_a_socket_are_those_of_the_transport(subtests: pytest.S
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no unix sockets")
 def test_a_server_is_reached_over_a_unix_socket(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "mcp.sock"
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(everything.server.http(uds=path)) as url:
+    with serving_mcp(everything.server, uds=path) as url:
         assert run("call", url, "add", "a=1", "--uds", str(path)) == (0, "2\n", "")
 
 

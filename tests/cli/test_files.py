@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 
 from mcp_host.cli.files import MAX_NAME, extension, file_name
 from mcp_host.testing import Server, ToolError
@@ -63,12 +61,6 @@ def text() -> str:
 @server.tool
 def fail() -> str:
     raise ToolError("no paper")
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http()) as url:
-        yield url
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked as settled
-from anyio.from_thread import start_blocking_portal
 
 from mcp_host.auth import MemoryTokens
 from mcp_host.cli.arguments import parse
@@ -25,8 +24,9 @@ from mcp_host.cli.transcript import about
 from mcp_host.group import ClientGroup, ServerState, ServerStatus
 from mcp_host.sampling import ToolCall
 from mcp_host.testing import Context, Server
-from tests.auth.authorization_server import AuthorizationServer, Protected, protected
-from tests.auth.world import server as wants_login
+from tests.asgi import serving_mcp
+from tests.auth.authorization_server import Protected
+from tests.auth.world import site
 from tests.cli import desk, everything
 from tests.cli.bounded import ctrl_c
 from tests.cli.browsers import Browser, browser
@@ -34,9 +34,10 @@ from tests.cli.conftest import Run
 from tests.cli.models import WITH_MODEL, Provider, conversation, says, stalls
 from tests.cli.terminals import ROOT, Sitting
 from tests.cli.test_command import UNKNOWN, scripted
+from tests.group.files import written
 from tests.terminal.screens import Screen
 
-__all__ = ["browser"]
+__all__ = ["browser", "site"]
 
 PROMPT, TOOL, START = "> ", "May your client call it? [y/s/v/N] ", "Start this server? [y/N] "
 CTRL_D = "\x04"
@@ -54,11 +55,7 @@ PATIENT = (AGREE, "--timeout", "60")  # for a conversation that begins with all 
 @pytest.fixture(scope="module")
 def urls() -> Iterator[dict[str, dict[str, str]]]:
     """Two servers, as a file has them."""
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(desk.server.http()) as shop,
-        portal.wrap_async_context_manager(everything.server.http()) as all_kinds,
-    ):
+    with serving_mcp(desk.server) as shop, serving_mcp(everything.server) as all_kinds:
         yield {"shop": {"url": shop}, "all": {"url": all_kinds}}
 
 
@@ -71,9 +68,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def config(servers: dict[str, object], **more: object) -> str:
-        path = tmp_path / "servers.json"
-        path.write_text(json.dumps({"mcpServers": servers, **more}))
-        return str(path)
+        return str(written(tmp_path / "servers.json", servers, **more))
 
     return config
 
@@ -443,12 +438,6 @@ def test_a_conversation_with_one_server_shows_and_uses_the_same_of_it(
 
 
 # Logins
-
-
-@pytest.fixture
-def site() -> Iterator[Protected]:
-    with protected(wants_login().asgi(), AuthorizationServer()) as site:
-        yield site
 
 
 def test_a_call_logs_in_where_a_person_is_there(

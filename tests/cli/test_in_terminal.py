@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 
 from tests.cli import desk
 from tests.cli.conftest import Run
@@ -16,11 +14,7 @@ from tests.terminal.screens import Screen
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(desk.server.http()) as url:
-        yield url
+server = desk.server  # at `url`
 
 
 @pytest.mark.parametrize("columns", [40, 80])

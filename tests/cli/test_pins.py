@@ -9,11 +9,11 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 
 from mcp_host import ToolChange, ToolPins
 from mcp_host.testing import Server
 from mcp_host.types import Tool
+from tests.asgi import serving_mcp
 from tests.cli.bounded import main
 from tests.cli.conftest import Run
 from tests.cli.terminals import Terminal
@@ -50,7 +50,7 @@ class Shop:
 @pytest.fixture
 def shop() -> Iterator[Shop]:
     server = Server("shop")
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http()) as url:
+    with serving_mcp(server) as url:
         yield Shop(url, server)
 
 

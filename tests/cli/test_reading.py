@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from anyio.from_thread import start_blocking_portal
 
 from mcp_host.testing import Server
 from mcp_host.types import BlobResourceContents, ImageContent, PromptMessage, TextContent, TextResourceContents
@@ -83,12 +82,6 @@ def languages(value: str, given: Mapping[str, str]) -> list[str]:
 @server.completion("page://{book}/{page}", "book")
 def books(value: str, given: Mapping[str, str]) -> list[str]:
     return [f"book {number}" for number in range(101)]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server.http()) as url:
-        yield url
 
 
 # read

@@ -42,12 +42,7 @@ DB = {"name": NAME, "version": "1.2.3", "description": "A database", "packages":
 COMMAND = ["-y", "@example/db@1.2.3", "--port", "8080"]
 
 
-@pytest.fixture(autouse=True)
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / ".config/mcp-host/mcp.json"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +71,7 @@ def servers(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text())["mcpServers"])
 
 
-def test_without_a_terminal_answers_are_arguments(run: Run, registry: FakeRegistry, file: Path) -> None:
+def test_without_a_terminal_answers_are_arguments(run: Run, registry: FakeRegistry, own: Path) -> None:
     given = ["-e", "API_KEY", "-e", "dir=/a", "-e", "dir=/b c"]
 
     done = run("servers", "add", NAME, "--registry", registry.url, *given)
@@ -85,14 +80,14 @@ def test_without_a_terminal_answers_are_arguments(run: Run, registry: FakeRegist
     assert done == (
         0,
         f"\nIt gets these values:\n  | API_KEY=${{API_KEY}}\n  | MODE=safe\nThis command is started for it:\n  | {shown}\n"
-        f"Added: db ({file})\n",
+        f"Added: db ({own})\n",
         "",
     )
     env = {"API_KEY": "${API_KEY}", "MODE": "safe"}
-    assert servers(file) == {"db": {"command": "npx", "args": [*COMMAND, "/a", "/b c"], "env": env}}
+    assert servers(own) == {"db": {"command": "npx", "args": [*COMMAND, "/a", "/b c"], "env": env}}
 
 
-def test_a_url_gets_its_headers(run: Run, registry: FakeRegistry, file: Path) -> None:
+def test_a_url_gets_its_headers(run: Run, registry: FakeRegistry, own: Path) -> None:
     arguments = ["--registry", registry.url, "--package", "remote", "-e", "token=a secret", "--version", "1.2.3"]
 
     done = run("servers", "add", "mine", NAME, *arguments)
@@ -100,12 +95,12 @@ def test_a_url_gets_its_headers(run: Run, registry: FakeRegistry, file: Path) ->
     assert done == (
         0,
         "\nIt gets these values:\n  | Authorization=***\nIt is at this URL:\n  | https://db.example.com/mcp\n"
-        f"Added: mine ({file})\n",
+        f"Added: mine ({own})\n",
         "",
     )
     headers = {"Authorization": "Bearer a secret"}
-    assert servers(file) == {"mine": {"type": "http", "url": "https://db.example.com/mcp", "headers": headers}}
-    assert json.loads(run("servers", "add", "x", NAME, *arguments, "--json").out) == {"added": "x", "file": str(file)}
+    assert servers(own) == {"mine": {"type": "http", "url": "https://db.example.com/mcp", "headers": headers}}
+    assert json.loads(run("servers", "add", "x", NAME, *arguments, "--json").out) == {"added": "x", "file": str(own)}
 
 
 def test_what_a_registry_says_is_shown_also_if_it_calls_that_a_secret(run: Run, registry: FakeRegistry) -> None:
@@ -122,7 +117,7 @@ def test_what_a_registry_says_is_shown_also_if_it_calls_that_a_secret(run: Run, 
 
 
 def test_what_cannot_be_added_is_an_error_and_nothing_is_written(
-    run: Run, registry: FakeRegistry, file: Path, subtests: pytest.Subtests
+    run: Run, registry: FakeRegistry, own: Path, subtests: pytest.Subtests
 ) -> None:
     bundle = {"registryType": "mcpb", "identifier": "https://example.com/db.mcpb"}
     registry.servers |= {
@@ -164,18 +159,16 @@ def test_what_cannot_be_added_is_an_error_and_nothing_is_written(
             assert done == (2, "", f"mcp-host: {error.replace('HERE', registry.url)}\n")
     done = run("servers", "add", NAME, "--registry", "x")
     assert done.err == "mcp-host: --registry: not the URL of an HTTP server: it must look like https://host/path\n"
-    assert not file.exists()
+    assert not own.exists()
 
 
-def test_a_name_that_is_taken_is_an_error_before_anything_is_asked(
-    run: Run, registry: FakeRegistry, file: Path
-) -> None:
+def test_a_name_that_is_taken_is_an_error_before_anything_is_asked(run: Run, registry: FakeRegistry, own: Path) -> None:
     assert run("servers", "add", "db", "https://db.example.com").code == 0
 
     done = run("servers", "add", NAME, "--registry", registry.url)
 
     assert (done.code, registry.asked) == (2, [])
-    assert done.err == f"mcp-host: {file}: server 'db': there is one already: to replace it, pass --replace\n"
+    assert done.err == f"mcp-host: {own}: server 'db': there is one already: to replace it, pass --replace\n"
 
 
 def test_what_the_registry_says_of_a_server_is_a_warning(run: Run, registry: FakeRegistry) -> None:
@@ -199,7 +192,7 @@ needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-term
 
 @needs_terminal
 def test_in_a_terminal_each_question_is_asked_and_secrets_go_to_the_keyring(
-    registry: FakeRegistry, file: Path, screen: Screen, sit: Sitting, keyring: MemoryTokens
+    registry: FakeRegistry, own: Path, screen: Screen, sit: Sitting, keyring: MemoryTokens
 ) -> None:
     shown: list[str] = []
 
@@ -207,16 +200,16 @@ def test_in_a_terminal_each_question_is_asked_and_secrets_go_to_the_keyring(
         for keys in ("\n", "s3cret\n", "slow\n", "fast\n", "\n", "x\n", "80\n", "\n", "~/a\n", "/b\n", "\n"):
             shown.append(await screen.asks("> "))
             screen.press(keys)
-        shown.append(await screen.asks(f"Write this into {file}? [y/N] "))
+        shown.append(await screen.asks(f"Write this into {own}? [y/N] "))
         screen.press("y\n")
         await screen.shows("Added: db")
 
     screen.resize(200)
     assert sit(person, "servers", "add", NAME, "--registry", registry.url) == 0
 
-    [entry] = read_servers(file).servers
+    [entry] = read_servers(own).servers
     key = entry.inputs[0].key
-    assert servers(file) == {
+    assert servers(own) == {
         "db": {
             "command": "npx",
             "args": ["-y", "@example/db@1.2.3", "--port", "80", f"{Path.home()}/a", "/b"],
@@ -283,7 +276,7 @@ It gets these values:
   | MODE=fast
 This command is started for it:
   | npx -y @example/db@1.2.3 --port 80 {Path.home()}/a /b
-Write this into {file}? [y/N] """
+Write this into {own}? [y/N] """
     )
 
 
@@ -292,14 +285,14 @@ Write this into {file}? [y/N] """
 def test_without_a_keyring_a_secret_stays_in_the_environment(
     other: bool,
     registry: FakeRegistry,
-    file: Path,
+    own: Path,
     tmp_path: Path,
     screen: Screen,
     sit: Sitting,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Under a name that is not the registry's choice, which could be that of another secret."""
-    file = tmp_path / "mcp.json" if other else file
+    file = tmp_path / "mcp.json" if other else own
     if not other:
         monkeypatch.setattr(KeyringAnswers, "of_person", lambda: None)
     headers = [*HEADERS, {"name": "X", "isSecret": True}]
@@ -341,7 +334,7 @@ class LockedKeyring(MemoryTokens):
 
 @needs_terminal
 def test_a_secret_that_the_keyring_does_not_take_is_asked_for_again_later(
-    registry: FakeRegistry, file: Path, screen: Screen, sit: Sitting, monkeypatch: pytest.MonkeyPatch
+    registry: FakeRegistry, own: Path, screen: Screen, sit: Sitting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KeyringAnswers, "of_person", lambda: KeyringAnswers(LockedKeyring()))
     said: list[str] = []
@@ -360,7 +353,7 @@ def test_a_secret_that_the_keyring_does_not_take_is_asked_for_again_later(
 
     assert "This has a control character" in said[1]
     assert "mcp-host: warning: the keyring does not keep db.question0: " in said[3]
-    assert servers(file)["db"]["env"] == {"KEY": "${input:db.question0}"}
+    assert servers(own)["db"]["env"] == {"KEY": "${input:db.question0}"}
 
 
 @needs_terminal
@@ -370,7 +363,7 @@ def test_a_secret_that_the_keyring_does_not_take_is_asked_for_again_later(
     ids=["Ctrl-D", "no", "Enter", "then"],
 )
 def test_nothing_is_written_without_a_yes(
-    answers: list[str], registry: FakeRegistry, file: Path, screen: Screen, sit: Sitting, keyring: MemoryTokens
+    answers: list[str], registry: FakeRegistry, own: Path, screen: Screen, sit: Sitting, keyring: MemoryTokens
 ) -> None:
     async def person() -> None:
         for question, keys in zip(("> ", "[y/N] "), answers, strict=False):
@@ -380,8 +373,8 @@ def test_nothing_is_written_without_a_yes(
 
     assert sit(person, "servers", "add", NAME, "--registry", registry.url, "--package", "remote") == 0
 
-    assert not file.exists()
-    assert anyio.run(keyring.load, f"input db.token of {file}") is None
+    assert not own.exists()
+    assert anyio.run(keyring.load, f"input db.token of {own}") is None
 
 
 @needs_terminal

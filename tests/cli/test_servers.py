@@ -35,17 +35,7 @@ SHOWN = """\
 SSE = "HTTP+SSE, the transport of 2024-11-05, is not supported: if the server has Streamable HTTP too, use its URL"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    return tmp_path / ".config/mcp-host/mcp.json"
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_servers_are_listed_on_one_line_each_for_programs_without_secrets(run: Run, own: Path) -> None:

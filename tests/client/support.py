@@ -136,6 +136,24 @@ async def ended_by_closing(
     return errors
 
 
+async def said_to(client: Client, *tools: str) -> dict[str, str]:
+    """Call all these tools at the same time, and return what each of them said."""
+
+    async def call(tool: str) -> None:
+        said[tool] = (await client.call_tool(tool)).text
+
+    said: dict[str, str] = {}
+    async with anyio.create_task_group() as tasks:
+        for tool in tools:
+            tasks.start_soon(call, tool)
+    return said
+
+
+async def names(client: Client) -> list[str]:
+    """The names of its tools now."""
+    return [tool.name for tool in await client.list_tools()]
+
+
 async def seconds_of_call(client: Client) -> float:
     """Call a tool, and say how long that took."""
     began = anyio.current_time()

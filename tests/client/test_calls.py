@@ -23,7 +23,18 @@ from mcp_host.errors import (
 from mcp_host.limits import Limits
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, ProgressNotificationParams, TextContent
-from tests.client.support import EMPTY, HANDSHAKE, TOOLS, Era, Recorder, answering, connected, ignore, report_progress
+from tests.client.support import (
+    EMPTY,
+    HANDSHAKE,
+    TOOLS,
+    Era,
+    Recorder,
+    answering,
+    connected,
+    ignore,
+    report_progress,
+    said_to,
+)
 from tests.extent import on_both
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
@@ -64,19 +75,6 @@ def saying(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
 
-async def texts(server: ScriptedPeer, *names: str, era: str = "auto") -> dict[str, str]:
-    """What calls of these tools, made at once, are answered."""
-
-    async def call(name: str) -> None:
-        answers[name] = (await client.call_tool(name)).text
-
-    answers: dict[str, str] = {}
-    async with connected(server, era=era) as client, anyio.create_task_group() as tasks:
-        for name in names:
-            tasks.start_soon(call, name)
-    return answers
-
-
 @pytest.mark.fault("C18")
 async def test_answers_find_their_calls_in_any_order(era: Era) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -85,7 +83,8 @@ async def test_answers_find_their_calls_in_any_order(era: Era) -> None:
         for call in reversed(calls):
             await peer.reply(call, saying(call["params"]["name"]))
 
-    assert await texts(ScriptedPeer(script), "a", "b", "c") == {"a": "a", "b": "b", "c": "c"}
+    async with connected(ScriptedPeer(script)) as client:
+        assert await said_to(client, "a", "b", "c") == {"a": "a", "b": "b", "c": "c"}
 
 
 async def test_progress_is_awaited_in_order_before_the_call_returns(era: Era) -> None:
@@ -297,7 +296,8 @@ async def test_a_batch_of_answers_answers_each_call() -> None:
         ]
         await peer.send_raw(json.dumps(answers).encode())
 
-    assert await texts(ScriptedPeer(script), "a", "b", era="legacy") == {"a": "a", "b": "b"}
+    async with connected(ScriptedPeer(script), era="legacy") as client:
+        assert await said_to(client, "a", "b") == {"a": "a", "b": "b"}
 
 
 async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:

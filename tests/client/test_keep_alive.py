@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import chain, repeat
 from typing import Any
@@ -22,6 +22,7 @@ from tests.client.support import EMPTY, HANDSHAKE, QUESTION, STATELESS, connecte
 from tests.client.test_restart_backoff import Mortal
 from tests.client.test_session_lost import URL, Forgetful, Gate, session_with
 from tests.extent import on_both
+from tests.transports.http_peers import NoLogin
 
 INTERVAL, IDLE_TIMEOUT = 30.0, 7.0
 LIMITS = Limits(idle_timeout=IDLE_TIMEOUT)
@@ -279,17 +280,6 @@ async def test_pings_go_on_if_no_new_session_can_be_had_yet() -> None:
         await client.call_tool("x")
 
     assert server.heard[-1] == ("tools/call", "s2")
-
-
-class NoLogin(httpx.Auth):
-    """No one is here to log in. It counts how often it would ask."""
-
-    asked = 0
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        if (yield request).status_code == 401:
-            self.asked += 1
-            raise McpError("a login is needed")
 
 
 @pytest.mark.parametrize("kind", [None, NoLogin], ids=["401", "an Auth"])

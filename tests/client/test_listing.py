@@ -20,7 +20,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CallToolResult, Tool
 from tests.client.sites import Site, refused
-from tests.client.support import EMPTY, HANDSHAKE, STATELESS, Era, answering, connected
+from tests.client.support import EMPTY, HANDSHAKE, STATELESS, Era, answering, connected, names
 
 pytestmark = pytest.mark.fake_clock  # all in memory: no deadline passes while anything can run
 
@@ -56,10 +56,6 @@ def refusing_stale_cursors(era: Era, *answers: Params | int) -> ScriptedPeer:
 
 def cursors(peer: ScriptedPeer) -> list[str | None]:
     return [message["params"].get("cursor") for message in peer.received if message["method"] == "tools/list"]
-
-
-async def names(client: Client) -> list[str]:
-    return [tool.name for tool in await client.list_tools()]
 
 
 async def test_cached_pages_are_dropped_if_a_cursor_has_become_invalid() -> None:

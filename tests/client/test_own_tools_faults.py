@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from anyio import Event, create_task_group, current_time, sleep_forever
+from anyio import create_task_group, current_time
 
 from mcp_host import Client, Elicitation, Limits, OwnTools, Sampling, SamplingRequest, ToolCall, always
 from mcp_host.errors import ConnectionClosed, InputNotGiven
@@ -20,6 +20,7 @@ from tests.client.support import HANDSHAKE, STATELESS, Era
 from tests.client.test_own_tools import asking, noting, over_pipe_and_http, results, running_tools, sampling
 from tests.extent import on_both
 from tests.test_end_to_end import reached
+from tests.testing.raw import waiting
 
 deep = Server("deep")
 DIG = Tool(name="dig", input_schema={"type": "object"})
@@ -131,21 +132,6 @@ async def test_a_tool_may_sample_although_one_request_at_once_is_allowed(how: st
 
 
 # Time and cancellation
-
-
-def waiting(server: Server) -> tuple[Event, Event]:
-    """Gives *server* a tool that never ends. Its events: the tool has begun, and was cancelled."""
-    began, cancelled = Event(), Event()
-
-    @server.tool
-    async def wait() -> None:
-        began.set()
-        try:
-            await sleep_forever()
-        finally:
-            cancelled.set()
-
-    return began, cancelled
 
 
 @on_both

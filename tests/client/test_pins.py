@@ -34,7 +34,7 @@ from mcp_host.session.call import CallTimeouts
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import Tool
 from tests.client.sites import Site, refused
-from tests.client.support import HANDSHAKE, STATELESS, Era, connected, methods
+from tests.client.support import HANDSHAKE, STATELESS, Era, connected, methods, names
 from tests.clock import advance
 from tests.extent import THOROUGH, on_both
 
@@ -77,10 +77,6 @@ class Shop:
     async def client(self, pins: ToolPins, **options: Any) -> AsyncIterator[Client]:
         async with connected(self.peer, tools=ToolPolicy(pins=pins, **options), within=20) as client:
             yield client
-
-
-async def names(client: Client) -> list[str]:
-    return [tool.name for tool in await client.list_tools()]
 
 
 def warnings(client: Client) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -19,6 +19,7 @@ from mcp_host.types import LoggingMessageNotificationParams, ResourceUpdatedNoti
 from tests.client.sites import Site, refused, streamed
 from tests.client.support import EMPTY, connected, ended_by_closing, ignore, methods, open_listening
 from tests.extent import on_both
+from tests.transports.http_peers import NoLogin
 
 CHANGING = {
     "tools": {"listChanged": True},
@@ -258,14 +259,6 @@ async def test_a_stream_that_fails_by_http_for_now_is_opened_again() -> None:
         await opened.wait()
 
     assert site.methods() == ["server/discover", LISTEN, LISTEN, LISTEN]
-
-
-class NoLogin(httpx.Auth):
-    """No one is here to log in."""
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        if (yield request).status_code == 401:
-            raise McpError("a login is needed")
 
 
 def listens(*answers: int) -> Callable[[dict[str, Any]], httpx.Response]:

@@ -14,7 +14,7 @@ from mcp_host.errors import CallerError, InvalidToolOutput, RequestTimeout
 from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.types import CallToolResult, ElicitResult, Tool
 from tests.client.sites import MIRRORED, Site
-from tests.client.support import HANDSHAKE, Era, connected
+from tests.client.support import HANDSHAKE, Era, connected, names
 from tests.extent import on_both
 
 OUTPUT = {"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]}
@@ -48,10 +48,6 @@ def methods(era: Era, peer: ScriptedPeer) -> list[str]:
 
 def called(era: Era, peer: ScriptedPeer) -> list[str]:
     return [message["params"]["name"] for message in era.said_to(peer) if message["method"] == "tools/call"]
-
-
-async def names(client: Client) -> list[str]:
-    return [each.name for each in await client.list_tools()]
 
 
 # Output checks

@@ -8,7 +8,6 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from anyio import create_task_group
 
 from mcp_host import Client
 from mcp_host.errors import McpError
@@ -108,16 +107,3 @@ async def errors_of(replies: Mapping[str, bytes], **options: Any) -> dict[str, M
                 errors[name] = caught.value
                 assert await unharmed(client)
     return errors
-
-
-async def said_to(client: Client, *tools: str) -> dict[str, str]:
-    """Call all these tools at the same time, and return what each of them said."""
-
-    async def call(tool: str) -> None:
-        said[tool] = (await client.call_tool(tool)).text
-
-    said: dict[str, str] = {}
-    async with create_task_group() as tasks:
-        for tool in tools:
-            tasks.start_soon(call, tool)
-    return said

@@ -21,11 +21,12 @@ from mcp_host.errors import (
     ServerError,
 )
 from mcp_host.transports.base import Transport
+from tests.client.support import said_to
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import DONE, drop, reset, says, sends
 from tests.faults.servers import KINDS, elsewhere, standing, works
-from tests.faults.stdio_server import connected, said_to, server
+from tests.faults.stdio_server import connected, server
 from tests.transports.http_peers import Heard, Log, Wire, head
 from tests.transports.legacy_peers import Answer
 

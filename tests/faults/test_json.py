@@ -11,10 +11,10 @@ import pytest
 
 from mcp_host import Limits
 from mcp_host.errors import CallerError, McpError, MessageTooLarge, ProtocolError
-from tests.client.support import sampling
+from tests.client.support import said_to, sampling
 from tests.faults.fault import fault
 from tests.faults.measure import busy
-from tests.faults.stdio_server import GOOD, connected, error_of, errors_of, hear, said_to, unharmed
+from tests.faults.stdio_server import GOOD, connected, error_of, errors_of, hear, unharmed
 
 STRUCTURED = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[],"structuredContent":{"x":%s}}}\n'
 TEXT = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[{"type":"text","text":"%s"}]}}\n'

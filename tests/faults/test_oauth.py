@@ -19,11 +19,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from mcp_host import Client, McpError, StreamableHttp
 from mcp_host.auth import MemoryTokens, OAuth, TokenRequestFailed
 from mcp_host.middleware import Middleware, add_headers
-from mcp_host.testing import Server
-from tests.auth.authorization_server import Protected, parameters, protected
-from tests.auth.world import CALLBACK
+from tests.auth.authorization_server import Protected, parameters
+from tests.auth.world import CALLBACK, site
 from tests.faults.fault import fault
 from tests.transports.http_peers import Wire, serving
+
+__all__ = ["site"]
 
 PROOF = "eyJ0eXAiOiJkcG9wK2p3dCI"  # how each proof of DPoP begins
 
@@ -46,19 +47,6 @@ class Browser:
 
 def oauth(browser: Browser | None = None, **options: Any) -> OAuth:
     return OAuth(**{"login": browser or Browser(), "redirect_uri": CALLBACK, **options})
-
-
-@pytest.fixture
-def site() -> Iterator[Protected]:
-    server = Server("protected")
-
-    @server.tool
-    def add(a: int, b: int) -> int:
-        """Add."""
-        return a + b
-
-    with protected(server.asgi()) as site:
-        yield site
 
 
 async def call(site: Protected, auth: OAuth, times: int = 1) -> None:

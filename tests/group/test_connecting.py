@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import math
 import sys
 import threading
@@ -28,6 +27,7 @@ from mcp_host.testing import ScriptedPeer, Server
 from mcp_host.transports.stdio import Stdio
 from tests.clock import advance
 from tests.extent import on_both
+from tests.group.files import written
 from tests.group.support import METHOD_NOT_FOUND, Node, Seen, names, opened, states
 from tests.transports.children import python
 
@@ -253,8 +253,7 @@ async def test_lines_of_stderr_come_with_the_name_of_their_server_and_one_may_ha
 ) -> None:
     lines, own = list[tuple[str, str]](), list[str]()
     command, args = sys.executable, ["-c", "import sys; sys.exit('no key')"]
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {"a": {"command": command, "args": args}}}))
+    path = written(tmp_path / "mcp.json", {"a": {"command": command, "args": args}})
 
     def on_stderr(server: str, line: str) -> None:
         lines.append((server, line))

@@ -47,7 +47,8 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
         inputs=[{}],
     )
     group = ClientGroup.from_file(path, environment={"TOKEN": "t0k3n"}, wait="all")
-    assert states(group) == {
+    before = states(group)
+    assert before == {
         "shop": "down",
         "off": "disabled",
         "sse": "disabled",
@@ -60,16 +61,7 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
     assert (dict(group.clients), group.proposed_servers) == ({}, [])
     with anyio.fail_after(200):
         async with group:
-            assert states(group) == {
-                "shop": "ready",
-                "off": "disabled",
-                "sse": "disabled",
-                "unset": "disabled",
-                "few": "down",
-                "this program": "disabled",
-                "\x1b[2J": "disabled",
-                "a b": "down",
-            }
+            assert states(group) == {**before, "shop": "ready", "unset": "disabled"}
             assert await names(group) == ["shop__echo"]
             assert (await group.call_tool("shop__echo")).text == "t0k3n"
             with pytest.raises(NotConnected) as caught:

@@ -106,9 +106,9 @@ def calls(*uses: Wire) -> Wire:
     return {"role": "assistant", "content": content, "model": "m", "stopReason": "toolUse"}
 
 
-def waiting() -> tuple[Server, Event, Event]:
-    """A server with a tool that waits until it is cancelled. The events are its begin and its end."""
-    server, begun, ended = Server("s"), Event(), Event()
+def waiting(server: Server) -> tuple[Event, Event]:
+    """Give *server* a tool that waits until it is cancelled. The events are its begin and its end."""
+    begun, ended = Event(), Event()
 
     @server.tool
     async def wait() -> None:
@@ -118,7 +118,7 @@ def waiting() -> tuple[Server, Event, Event]:
         finally:
             ended.set()
 
-    return server, begun, ended
+    return begun, ended
 
 
 def check(message: Wire, revision: str, asked: dict[object, str]) -> None:

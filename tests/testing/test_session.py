@@ -227,7 +227,7 @@ async def test_changes_are_announced_to_all_initialized_clients() -> None:
 
 
 async def test_calls_are_cancelled_when_the_client_disconnects() -> None:
-    server, begun, ended = waiting()
+    begun, ended = waiting(server := Server("s"))
     async with legacy(server) as raw:
         await raw.start("wait")
         await begun.wait()

@@ -327,7 +327,7 @@ async def test_progress_and_logs_are_sent_if_the_request_asks_for_them() -> None
 
 @on_both
 async def test_a_request_that_is_cancelled_is_not_answered() -> None:
-    server, begun, ended = waiting()
+    begun, ended = waiting(server := Server("s"))
     async with modern(server) as raw:
         id = await raw.start("wait")
         await begun.wait()

@@ -6,7 +6,7 @@ import json
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -377,6 +377,17 @@ async def mocked(
         opened(url, client=client, **options) as channel,
     ):
         yield channel
+
+
+class NoLogin(httpx.Auth):
+    """No one is here to log in. It counts how often it would ask."""
+
+    asked = 0
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if (yield request).status_code == 401:
+            self.asked += 1
+            raise McpError("a login is needed")
 
 
 async def ask(channel: HttpChannel, request: Request = CALL) -> list[Incoming]:

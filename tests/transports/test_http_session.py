@@ -30,6 +30,7 @@ from tests.transports.http_peers import (
     WELCOME,
     Heard,
     Log,
+    NoLogin,
     Peer,
     RecordedHandle,
     Script,
@@ -297,14 +298,6 @@ async def test_a_stable_stream_resets_the_delays(pauses: list[float]) -> None:
         await peer.hears("GET", 21)
 
     assert pauses == [1.5] * 20
-
-
-class NoLogin(httpx.Auth):
-    """No one is here to log in."""
-
-    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        if (yield request).status_code == 401:
-            raise McpError("a login is needed")
 
 
 async def grown(logged: Log[tuple[int, str]], size: int) -> None:
