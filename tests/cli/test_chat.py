@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -670,6 +671,27 @@ def test_a_model_that_calls_without_end_is_stopped(url: str, run: Run, provider:
     note = "The model was stopped: it has answered 50 times."
     assert (done.code, done.out, len(provider.requests)) == (9, "", 50)
     assert done.err.splitlines()[-2:] == [note, "(550 tokens in, 350 out)"]
+
+
+class Interrupted(StringIO):
+    """A stdin from which nothing comes before a signal."""
+
+    has_ended = False
+
+    def read(self, size: int | None = -1) -> str:
+        signal.raise_signal(signal.SIGTERM)
+        self.has_ended = True
+        return ""
+
+
+def test_a_signal_ends_the_command_while_it_reads_stdin(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = Interrupted()
+    monkeypatch.setattr(sys, "stdin", stdin)
+
+    with pytest.raises(SystemExit, match="143"):
+        main([*CHAT, url])
+
+    assert not stdin.has_ended
 
 
 def test_an_empty_stdin_and_too_many_tools_are_errors_of_usage(url: str, run: Run, provider: Provider) -> None:

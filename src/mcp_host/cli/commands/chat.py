@@ -79,7 +79,10 @@ def run(options: Options) -> Report:
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a lone surrogate could not be sent
     if not sys.stdin.isatty():
-        return Report(code=anyio.run(_answer_stdin, options))
+        prompt = sys.stdin.read().strip()  # here, because a signal ends the command between two steps of an event loop
+        if not prompt:
+            raise UsageError("stdin is empty: pipe the prompt to it, or run the command at a terminal")
+        return Report(code=anyio.run(_answer, prompt, options))
     with suppress(ImportError):
         import readline  # noqa: F401  # importing it makes `input` edit lines, and remember them
     opened, ended = Future[Chat](), Event()
@@ -108,10 +111,7 @@ def _wait(*futures: Future[Any]) -> None:
         pass
 
 
-async def _answer_stdin(options: Options) -> ExitCode:
-    prompt = sys.stdin.read().strip()
-    if not prompt:
-        raise UsageError("stdin is empty: pipe the prompt to it, or run the command at a terminal")
+async def _answer(prompt: str, options: Options) -> ExitCode:
     async with _open_chat(options) as chat:
         return await chat.turn(prompt)
 
