@@ -284,6 +284,15 @@ def test_what_an_entry_says_besides_is_carried_over_or_said_to_be_left_out(
                 }
 
 
+def test_a_time_may_be_a_whole_number(tmp_path: Path) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "a"}}})
+    [server] = read_servers(written(tmp_path, "mcp.json", text)).servers
+
+    result = written_as(replace(server, timeout=5), "claude-code")
+
+    assert result.entry["timeout"] == 5000
+
+
 IN_CODEX: list[tuple[StdioServer | HttpServer, object]] = [
     (
         HttpServer(

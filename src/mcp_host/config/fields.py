@@ -93,9 +93,9 @@ def as_written(key: Meaning, value: object) -> object:
     read = key.read if isinstance(key, Key) else None
     if read is opposite:
         return not value
-    if isinstance(value, float):
-        value = value * 1000 if read is milliseconds else value
-        return int(value) if value.is_integer() else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value * 1000 if read is milliseconds else value)
+        return int(number) if number.is_integer() else number
     return value
 
 
