@@ -179,6 +179,12 @@ def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, 
     assert list(transport.command) == ["/opt/x", "t0k3n", "d", "pa55", "Rome", "k3y", "k3y", "/home/u", "a b"]
     remote = entry(tmp_path, "codex", url="https://example.com/?k=1", bearer_token_env_var="V")
     assert remote.expand({"V": "x"}).shown == remote.shown == "https://example.com/?k=1"
+    data = {"inputs": inputs, "mcpServers": {"a": {"command": "${input:city}/${input:pass}"}}}
+    [asking] = read_servers(written(tmp_path, "mcp.json", json.dumps(data))).servers
+    assert (
+        asking.expand(answers={each: {"pass": "pa55", "city": "Rome"}[each.id] for each in asking.inputs}).shown
+        == "'Rome/**********'"
+    )
     local = entry(tmp_path, url="unix:///srv/${env:V}.sock#/mcp")
     assert local.expand({"V": "docker"}).shown == "http://localhost/mcp at /srv/docker.sock"
     assert local.shown == "http://localhost/mcp at /srv/${env:V}.sock"
@@ -238,15 +244,18 @@ def test_another_description_of_an_input_is_another_server(tmp_path: Path) -> No
 
 
 def test_what_was_shown_is_what_it_becomes(tmp_path: Path) -> None:
-    server = entry(tmp_path, command="a", args=["${file:x}"], envFile="x")
+    server = entry(tmp_path, command="a", args=["${file:x}"], envFile="x", cwd="link")
     written(tmp_path, "x", "A=1")
+    (tmp_path / "link").symlink_to("first")
     preview = server.preview({})
     written(tmp_path, "x", "A=2")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("second")
 
-    transport = server.expand({}, files=preview.files).transport
+    transport = server.expand({}, preview=preview).transport
 
     assert isinstance(transport, Stdio)
-    assert (transport.command, transport.env) == (["a", "A=1"], {"A": "1"})
+    assert (transport.command, transport.env, transport.cwd) == (["a", "A=1"], {"A": "1"}, f"{tmp_path}/first")
     assert "A=1" not in repr(preview.files)
 
 

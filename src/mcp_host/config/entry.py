@@ -60,7 +60,8 @@ class ServerPreview:
     that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
     what is run, such as PATH: what the files say of these is shown. *host* is the one that is connected to, in ASCII, as far as the
     files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``.
-    *files* are the texts of those that were read: pass them to `ServerEntry.expand`, so that the server is what was shown.
+    *files* are the texts of those that were read, and *real_paths* those of its folder or socket, by the paths with links: pass the
+    preview to `ServerEntry.expand`, so that the server is what was shown.
     *digest* is of all this, of the inputs, and of what the files say in the place of what is hidden, also of the login; values that the
     environment gives to variables or headers may change.
     """
@@ -74,6 +75,7 @@ class ServerPreview:
     host: str | None = None
     links: tuple[str, ...] = ()
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
+    real_paths: Mapping[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,20 +124,20 @@ class ServerEntry:
         answers: Mapping[Input, str] | None = None,
         workspace: str | os.PathLike[str] | None = None,
         home: str | os.PathLike[str] | None = None,
-        files: Mapping[Path, str] | None = None,
+        preview: ServerPreview | None = None,
     ) -> ExpandedServer:
         """The server with its variables expanded, in the forms that its dialect has. It may read small files, and blocks.
 
         *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
         for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
         Relative paths are from the workspace, or else from the folder of this file. Servers of a project are started
-        in its folder, if the file names no other: links in what it names are followed. *files* are those of a `preview`, which are not read again.
-        What a variable gives is not expanded again, and keys are not expanded at all.
+        in its folder, if the file names no other: links in what it names are followed. Files of a *preview* are not read, and
+        its links not followed, again. What a variable gives is not expanded again, and keys are not expanded at all.
 
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
-        values = self._values(environment, answers or {}, workspace, home, files or {})
+        values = self._values(environment, answers or {}, workspace, home, preview)
         return _Expander(self, values).expanded(self._described())
 
     def preview(
@@ -151,7 +153,7 @@ class ServerEntry:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
         placeholders = {each: f"${{input:{each.id}}}" for each in self.inputs}
-        values = self._values(environment, placeholders, workspace, home, {})
+        values = self._values(environment, placeholders, workspace, home, None)
         return _Expander(self, values).preview(self._described())
 
     def _described(self) -> StdioServer | HttpServer:
@@ -165,7 +167,7 @@ class ServerEntry:
         answers: Mapping[Input, str],
         workspace: str | os.PathLike[str] | None,
         home: str | os.PathLike[str] | None,
-        files: Mapping[Path, str],
+        preview: ServerPreview | None,
     ) -> Values:
         folder = self.source.project if workspace is None else Path(workspace)
         if folder is not None:
@@ -178,7 +180,8 @@ class ServerEntry:
             folder=self.source.path.absolute().parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},
             answers=answers,
-            files=dict(files),
+            files={} if preview is None else dict(preview.files),
+            real_paths={} if preview is None else dict(preview.real_paths),
         )
 
 
@@ -213,6 +216,7 @@ class _Expander:
                 host=_host(settled),
                 links=tuple(map(escaped, self._values.links)),
                 files=self._values.files,
+                real_paths=self._values.real_paths,
             )
         assert isinstance(real, StdioServer), "it is of the same kind"
         assert isinstance(settled, StdioServer), "it is of the same kind"
@@ -230,20 +234,18 @@ class _Expander:
             deciding=tuple(_in_order(deciding)),
             links=tuple(map(escaped, self._values.links)),
             files=self._values.files,
+            real_paths=self._values.real_paths,
         )
 
     def _changed(self, server: StdioServer | HttpServer, form: Form) -> StdioServer | HttpServer:
         """The server with each of its values in one form, and with the real place of its folder or socket: what is shown is used."""
         changed = server.map(self._each(form))
         if isinstance(changed, HttpServer):
-            return changed if changed.uds is None else replace(changed, uds=self._place(changed.uds))
+            return changed if changed.uds is None else replace(changed, uds=self._values.real_path(changed.uds))
         if changed.cwd is not None:
-            return replace(changed, cwd=self._place(changed.cwd))
+            return replace(changed, cwd=self._values.real_path(changed.cwd))
         is_project = self._entry.source.scope in ("local", "project")
         return replace(changed, cwd=self._values.workspace if is_project else None)
-
-    def _place(self, path: str) -> str:
-        return os.path.realpath(self._values.folder / path)
 
     def _each(self, form: Form) -> Change:
         """Makes of each value one of the forms of its `Expansion`."""

@@ -21,7 +21,7 @@ Form: TypeAlias = Literal[
 Scheme: TypeAlias = Literal["env", "value", "input", "file", "place", "unsupported"]
 
 PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
-SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs: variables in them hide nothing
+SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs: only answers are hidden in them
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
 
 _DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
@@ -175,6 +175,8 @@ class Values:
     answers: Mapping[Input, str] = field(repr=False)
     files: dict[Path, str] = field(default_factory=dict, repr=False)
     """The texts of those that were read so far. They are not read again."""
+    real_paths: dict[Path, str] = field(default_factory=dict, repr=False)
+    """Where folders and sockets are. Their links are not followed again."""
     links: dict[str, None] = field(default_factory=dict)
     """Those that were read so far, such as ``headers.X-Key: key.txt leads to /home/u/.token``."""
 
@@ -216,6 +218,11 @@ class Values:
             self.links[f"{name}: {path} leads to {target}"] = None
         return str.__str__(self.files[place])
 
+    def real_path(self, path: str) -> str:
+        """Where the folder or socket at *path* is, with all links followed."""
+        written = self.folder / path
+        return self.real_paths.setdefault(written, os.path.realpath(written))
+
     def _settled(self, variable: Variable, name: str) -> str:
         """What the files say in the place of a value that is not from them."""
         others = replace(variable, sources=tuple(each for each in variable.sources if each[0] != "input"))
@@ -235,8 +242,8 @@ class Values:
                 problem = problem or exc
                 continue
             if text or variable.form != "${a:b | c:d}":  # there, "the first that is not empty"
-                is_secret = scheme in ("env", "file") or (scheme == "input" and self.inputs[argument].password)
-                return text, scheme, is_secret and name not in SHOWN
+                is_hidden = scheme in ("env", "file") and name not in SHOWN
+                return text, scheme, is_hidden or (scheme == "input" and self.inputs[argument].password)
         raise problem or NotSet("none of its sources has a value")
 
     def _value(self, scheme: Scheme, argument: str, name: str) -> str:

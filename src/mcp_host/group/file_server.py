@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import Lock
@@ -23,6 +22,7 @@ from mcp_host.config import (
     Input,
     OAuthSettings,
     ServerEntry,
+    ServerPreview,
     ToolFilter,
     ask_inputs,
 )
@@ -113,8 +113,8 @@ class FileServer:
         for warning in self.warnings:
             logger.warning("%s: %s", self.entry.name, warning)
         try:
-            files = await self._get_consent(on_question) if self._needs_consent else None
-            return self._to_options(await self._expanded(files))
+            preview = await self._get_consent(on_question) if self._needs_consent else None
+            return self._to_options(await self._expanded(preview))
         except ConfigError as exc:
             raise NotStarted("disabled", str(exc)) from exc
 
@@ -134,16 +134,16 @@ class FileServer:
         scope = self.entry.source.scope
         return scope == "project" or (scope is None and self._options.approve is not None)
 
-    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> Mapping[Path, str]:
-        """The files of what a person has agreed to, now or before. They may change meanwhile."""
+    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> ServerPreview:
+        """What a person has agreed to, now or before. Its files and links may change meanwhile."""
         try:
-            files, proposed, agreed = await _in_thread(self._compared)
+            preview, proposed, agreed = await _in_thread(self._compared)
         except ConfigError as exc:
             if exc.server is not None:
                 raise
             raise NotStarted("needs_consent", str(exc)) from exc
         if agreed:
-            return files
+            return preview
         on_question(proposed)
         if self._options.approve is None:
             raise NotStarted("needs_consent", NOT_ASKED)
@@ -155,10 +155,10 @@ class FileServer:
             await self.agree(proposed)
         except ConfigError as exc:  # it may be started nevertheless: the person has agreed
             logger.warning("%s: the consent is not remembered: %s", self.entry.name, exc)
-        return files
+        return preview
 
-    def _compared(self) -> tuple[Mapping[Path, str], ProposedServer, bool]:
-        """The files of its values, what a person is asked about, and whether they have agreed to it before. It blocks."""
+    def _compared(self) -> tuple[ServerPreview, ProposedServer, bool]:
+        """What is known of it, what a person is asked about, and whether they have agreed to it before. It blocks."""
         entry, options = self.entry, self._options
         preview = entry.preview(options.environment, workspace=options.workspace)
         proposed = ProposedServer(
@@ -178,7 +178,7 @@ class FileServer:
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),
         )
-        return preview.files, *options.consents.compared(proposed)
+        return preview, *options.consents.compared(proposed)
 
     async def _ask(
         self, approve: Callable[[ProposedServer], Awaitable[object]], proposed: ProposedServer
@@ -192,13 +192,13 @@ class FileServer:
 
     # What it becomes
 
-    async def _expanded(self, files: Mapping[Path, str] | None) -> ExpandedServer:
+    async def _expanded(self, preview: ServerPreview | None) -> ExpandedServer:
         options = self._options
         if self.entry.inputs:
             async with options.asking.get():
                 await self._ask_inputs()
         expand = partial(self.entry.expand, options.environment, workspace=options.workspace)
-        expanded = await _in_thread(partial(expand, answers=options.answers, files=files))
+        expanded = await _in_thread(partial(expand, answers=options.answers, preview=preview))
         self.warnings = list(dict.fromkeys([*self.warnings, *expanded.warnings]))
         return expanded
 
