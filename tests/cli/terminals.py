@@ -22,6 +22,7 @@ from tests.terminal.screens import Screen
 ROOT = Path(__file__).parents[2]
 DESK = ["-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-c", "from tests.cli.desk import server; server.run_stdio()"]
 """Arguments of the command for the server of desk.py, as a program."""
+needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 T = TypeVar("T")
 
 IN_SESSION = (

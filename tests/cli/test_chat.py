@@ -28,11 +28,11 @@ from tests.cli import desk
 from tests.cli.bounded import IN_TIME, ctrl_c, main
 from tests.cli.conftest import Run
 from tests.cli.models import MODEL, WITH_MODEL, Provider, Turn, conversation, fails, refused, says, stalls
-from tests.cli.terminals import DESK, Sitting, running
+from tests.cli.terminals import DESK, Sitting, needs_terminal, running
 from tests.elicitation.asking import FIELD, SEND
 from tests.terminal.screens import Screen
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+pytestmark = needs_terminal
 
 server = desk.server  # at `url`
 

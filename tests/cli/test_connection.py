@@ -15,8 +15,8 @@ from mcp_host.cli.output import UsageError
 from tests.asgi import serving_mcp
 from tests.cli import everything
 from tests.cli.conftest import Run
+from tests.cli.test_command import SERVER
 
-SERVER = ["--", sys.executable, str(everything.__file__)]
 URL = "https://example.com/mcp"
 
 

@@ -28,10 +28,9 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from tests.cli.bounded import IN_TIME
 from tests.cli.conftest import Run
-
-ROOT = Path(__file__).parents[2]
-TIMEOUT = 60.0  # seconds for three processes that import everything, on a busy machine
+from tests.cli.terminals import ROOT
 
 DIALOGUE = """\
 {connect}
@@ -120,7 +119,7 @@ def test_the_demo_shows_every_step_over_stdio_and_then_over_http(tmp_path: Path)
     environment = {**os.environ, "HOME": str(tmp_path), "COLUMNS": "100"}
 
     done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=TIMEOUT, check=False
+        command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=IN_TIME, check=False
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tests.cli import desk
 from tests.cli.conftest import Run
-from tests.cli.terminals import Sitting
+from tests.cli.terminals import Sitting, needs_terminal
 from tests.elicitation.asking import FIELD, SEND
 from tests.terminal.screens import Screen
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+pytestmark = needs_terminal
 
 server = desk.server  # at `url`
 

@@ -11,9 +11,10 @@ import pytest
 from mcp_host.auth import MemoryTokens
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.config import Input
+from tests.cli.terminals import needs_terminal
 from tests.terminal.screens import Screen
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+pytestmark = needs_terminal
 
 OF_PERSON = KeyringAnswers.of_person  # the tests of the command have none
 FILE = Path("/home/ada/mcp.json")

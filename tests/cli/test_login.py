@@ -33,12 +33,12 @@ from tests.auth.world import person, server
 from tests.cli.bounded import IN_TIME, ctrl_c
 from tests.cli.browsers import Browser, browser
 from tests.cli.conftest import Run
-from tests.cli.terminals import Sitting, running
+from tests.cli.terminals import Sitting, needs_terminal, running
 from tests.clock import Pauses
 from tests.terminal.screens import Screen
 from tests.transports.http_peers import timed
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+pytestmark = needs_terminal
 
 __all__ = ["browser"]
 

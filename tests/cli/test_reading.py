@@ -16,14 +16,13 @@ from mcp_host.types import BlobResourceContents, ImageContent, PromptMessage, Te
 from tests.cli.bounded import IN_TIME, main
 from tests.cli.conftest import Run
 from tests.cli.terminals import Terminal
-from tests.cli.test_command import scripted
+from tests.cli.test_command import Captured, scripted
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff"
 CLEAR = "\x1b[2J"  # clears a terminal
 FULL = "mcp-host: cannot write the output: [Errno 28] No space left on device\n"
 VERBATIM = f"Grüße\r\n{CLEAR}\tend"
 
-Captured = pytest.CaptureFixture[str]
 CapturedBytes = pytest.CaptureFixture[bytes]
 
 server = Server("library")

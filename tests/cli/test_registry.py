@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from mcp_host.auth import MemoryTokens, TokensError
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.config import read_servers
 from tests.cli.conftest import Run
-from tests.cli.terminals import Sitting
+from tests.cli.terminals import Sitting, needs_terminal
 from tests.config.registries import FakeRegistry, serving_registry
 from tests.config.test_server_json import NPM, SECRET
 from tests.terminal.screens import Screen
@@ -185,9 +184,6 @@ def test_what_the_registry_says_of_a_server_is_a_warning(run: Run, registry: Fak
         "mcp-host: warning: there is a newer version",
         "mcp-host: warning: its fileSha256 is not checked: the command that runs it downloads it",
     ]
-
-
-needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
 
 @needs_terminal

@@ -17,7 +17,7 @@ from anyio import (
 )
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, Limits, SamplingRequest, Stdio, StreamableHttp
+from mcp_host import Client, SamplingRequest, Stdio, StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 from tests.client.support import sampling
@@ -25,6 +25,7 @@ from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import mcp, says, streams, subject, subjects
+from tests.faults.processes import BRIEF
 from tests.faults.servers import works
 from tests.faults.stdio_server import GOOD, connected, hear, server
 from tests.transports.http_peers import event, serving
@@ -35,7 +36,6 @@ pytestmark = on_both
 PROMPT = 5.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
 LARGE = {"text": "x" * 3_000_000}  # more than any pipe holds
 DEAF = Stdio(server("time.sleep(60)"))  # reads nothing more
-BRIEF = Limits(close_timeout=0.6)
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@id,"progress":1}}'
 
 

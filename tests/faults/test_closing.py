@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 from anyio import create_task_group, fail_after
 
-from mcp_host import Client, Limits, Stdio, StreamableHttp
+from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.transports.base import Transport
 from tests.client.support import HangingModel, sampling
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import ASK, mcp, streams
+from tests.faults.processes import BRIEF
 from tests.faults.servers import KINDS, standing
 from tests.faults.stdio_server import server
 from tests.transports.http_peers import event, serving
@@ -22,7 +23,6 @@ from tests.transports.http_peers import event, serving
 pytestmark = on_both
 
 PROMPT = 5.0  # seconds, on a busy machine, for what `BRIEF` allows far less
-BRIEF = Limits(close_timeout=0.6)
 
 
 @asynccontextmanager
