@@ -44,6 +44,8 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
     ("config.toml", '[mcp_servers.a]\ncommand = "a', 'config.toml, line 2: Unterminated string'),
     ("config.toml", "[a]\n[a]\n", "config.toml, line 2, column 3: Cannot declare ('a',) twice"),
     ("config.toml", "a = " + "[" * 200_000, "config.toml: it nests too deeply"),
+    ("config.toml", "a." * 400_000 + "a = 1", "config.toml: it nests too deeply"),
+    ("config.toml", "[" + "'a' . \"\\\"\".b-." * 30_000 + "a]\n" + "a = 1\n" * 30_000, "config.toml: it nests too deeply"),
     ("config.toml", "a = " + "1" * 5_000, "config.toml: it has a number that is too long"),
     ("config.yaml", "extensions:\n  a: [1\n", "config.yaml, line 3, column 1: expected ',' or ']', but got '<stream end>'"),
     ("config.yaml", "extensions:\n\ta: 1\n", "config.yaml, line 2, column 1: found character '\\t' that cannot start any token"),

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from mcp_host.config.formats.data import TOO_DEEP, TOO_LONG, Keys, with_member, without_member
+from mcp_host.config.formats.data import MAX_DEPTH, TOO_DEEP, TOO_LONG, Keys, with_member, without_member
 from mcp_host.errors import ConfigError, escaped
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_NAME = re.compile(r"""[\w-]+|"(?:\\.|[^"\\\n])*"?|'[^'\n]*'?""")
+_DEEP = re.compile(rf"(?:n[ \t]*\.[ \t]*){{{MAX_DEPTH}}}")
+"""A key of too many names, each of which is an *n*."""
 _HIDDEN = re.compile(
     r"""(?P<comment>\#[^\r\n]*)
     |"{3}(?:\\.|[^\\])*?"{3,5}|"(?:\\.|[^"\\])*"
@@ -34,6 +37,8 @@ _WHITE = " \t\r\n"  # comments may end with other spaces
 
 def parse(path: Path, text: str) -> object:
     """The data, or the error."""
+    if _DEEP.search(_NAME.sub("n", text)):  # the time that tomllib takes for a key is the square of its names
+        return ConfigError(TOO_DEEP, path=path)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
