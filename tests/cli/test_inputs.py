@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +54,12 @@ async def test_a_password_is_not_shown_but_what_enter_takes_is(screen: Screen) -
         "What you type is not shown.",
         ">",
     ]
+
+
+async def test_all_of_what_enter_takes_is_shown(screen: Screen) -> None:
+    long = replace(WORD, default="true " + "# " * 300 + "\nend")
+    assert await screen.outcome(partial(ask_for_input, long), "> ", "\n") == long.default
+    assert screen.rows[-2] == "  | end"
 
 
 async def test_what_the_file_says_cannot_look_like_a_line_of_the_command(screen: Screen) -> None:

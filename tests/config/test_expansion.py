@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import traceback
@@ -221,12 +222,35 @@ def test_the_host_is_the_one_that_is_connected_to(tmp_path: Path, subtests: pyte
     assert entry(tmp_path, url="http://localhost/", socket="/run/x.sock").preview({}).host is None
 
 
+def test_no_answer_has_another_host_than_the_one_that_was_shown(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    written(tmp_path, "at", "https")
+    for url, answer, host in (
+        ("https://${input:i}@good.example/", "evil.example/#", None),
+        ("https://${input:i}.good.example/", "evil.example\\", None),
+        ("https://good.example${input:i}/", ":@evil.example", None),
+        ("${file:at}://${input:i}.good.example", "a", "https://a.good.example"),
+        ("https://good.example:${input:i}/", "8443", "https://good.example:8443/"),
+        ("https://good.example/${input:i}", "a@b", "https://good.example/a@b"),
+        ("${input:i}/mcp", "https://a.example", "https://a.example/mcp"),
+    ):
+        server = entry(tmp_path, url=url)
+        with subtests.test(url):
+            expanded = functools.partial(server.expand, {}, answers=dict.fromkeys(server.inputs, answer))
+            if host is not None:
+                assert expanded().transport.name == host
+                continue
+            with pytest.raises(ConfigError, match="url: an input within its host would name another one"):
+                expanded()
+
+
 def test_what_a_variable_has_without_an_answer_is_shown_where_it_decides(tmp_path: Path) -> None:
     text = "${input:debug | env:V | value:--require=./x.js}"
     server = entry(tmp_path, command="a", env={"NODE_OPTIONS": text})
     for environment, said in (({}, "--require=./x.js"), ({"V": "mine"}, "**********")):
         assert server.preview(environment).variables == {"NODE_OPTIONS": said}
-    assert entry(tmp_path, url="https://${input:x@good.example/}.example/").preview({}).host == "**********.example"
+    assert entry(tmp_path, url="https://${input:x}.example/").preview({}).host == "**********.example"
+    with pytest.raises(ConfigError, match="an input within its host"):
+        entry(tmp_path, url="https://${input:x@good.example/}.example/").preview({})
 
 
 def test_the_whole_path_of_a_file_is_told(tmp_path: Path) -> None:
@@ -257,6 +281,27 @@ def test_what_was_shown_is_what_it_becomes(tmp_path: Path) -> None:
     assert isinstance(transport, Stdio)
     assert (transport.command, transport.env, transport.cwd) == (["a", "A=1"], {"A": "1"}, f"{tmp_path}/first")
     assert "A=1" not in repr(preview.files)
+
+
+def test_no_answer_names_a_file_that_was_not_shown(tmp_path: Path) -> None:
+    written(tmp_path, ".env.${input:i}", "A=1")
+    written(tmp_path, ".env.b", "PATH=/evil")
+    server = entry(tmp_path, command="a", envFile=".env.${input:i}")
+    answers = dict.fromkeys(server.inputs, "b")
+
+    expanded = server.expand({}, answers=answers).transport
+    assert isinstance(expanded, Stdio)
+    assert expanded.env == {"PATH": "/evil"}
+    with pytest.raises(ConfigError, match=r"\.env\.b is not the one that was shown: no answer can name another"):
+        server.expand({}, answers=answers, preview=server.preview({}))
+
+
+def test_another_order_of_keys_is_the_same_server(tmp_path: Path) -> None:
+    digests = set()
+    for names in (("A", "B"), ("B", "A")):
+        server = entry(tmp_path, command="a", env={name: f"${{input:{name}}}${{V}}" for name in names})
+        digests.add((server.digest, server.preview({"V": "v"}).digest))
+    assert len(digests) == 1
 
 
 def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> None:

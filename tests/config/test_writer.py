@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
@@ -433,6 +434,37 @@ def test_the_files_that_an_entry_names_are_the_same_in_a_file_of_another_folder(
         "b": {"command": "b", "envFile": f"{x}/b.env", "cwd": f"{x}/sub", "args": ["${file:/etc/key}"]},
         "c": {"type": "http", "url": "http://localhost/", "socket": f"{x}/c.sock"},
     }
+
+
+def test_a_path_is_whole_unless_a_variable_begins_it(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    x, own = str(tmp_path / "x"), tmp_path / "own.json"
+    refused = "cwd: the text that its variable may have is a path from another folder"
+    for cwd, wanted in {
+        "%X%/bin": f"{x}/%X%/bin",
+        "$X": f"{x}/$X",
+        "${X:-bin}": refused,
+        "${env:X | value:bin}": refused,
+        "${X:-/bin}/a": "${X:-/bin}/a",
+        "${X}/a": "${X}/a",
+    }.items():
+        path = written(tmp_path, "x/servers.json", json.dumps({"mcpServers": {"a": {"command": "a", "cwd": cwd}}}))
+        [entry] = read_servers(path, dialect="mcp-host").servers
+        with subtests.test(cwd):
+            if wanted == refused:
+                with pytest.raises(ConfigError, match=re.escape(refused)):
+                    add_server(own, "a", entry, replace=True)
+                continue
+            add_server(own, "a", entry, replace=True)
+            assert json.loads(own.read_text())["mcpServers"]["a"]["cwd"] == wanted
+
+
+def test_an_entry_gets_no_answer_that_was_given_for_another(tmp_path: Path) -> None:
+    own = written(tmp_path, "own.json", text := '{"mcpServers": {"b": {"command": "b", "args": ["${input:key}"]}}}')
+    theirs = written(tmp_path, "x/servers.json", '{"mcpServers": {"a": {"url": "https://x/${input:key}"}}}')
+    [entry] = read_servers(theirs).servers
+    with pytest.raises(ConfigError, match="the file has another input 'key': change the id of one of them"):
+        add_server(own, "a", entry)
+    assert own.read_text() == text
 
 
 SWITCHES: list[tuple[str, str, str, str]] = [

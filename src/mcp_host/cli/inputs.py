@@ -100,6 +100,6 @@ def described(wanted: Input, layout: Layout) -> Rows:
         yield from layout.cut(layout.theirs("\n".join(wanted.options)), CHOICES_SHOWN)
     if wanted.default is not None:
         yield from layout.ours("Enter takes", "cyan")
-        yield from layout.theirs(excerpt(wanted.default, TEXT_SHOWN))
+        yield from layout.theirs(wanted.default)  # whole, because all of it is taken
     if wanted.password:
         yield from layout.ours("What you type is not shown.", "dim")

@@ -131,8 +131,8 @@ class ServerEntry:
         *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
         for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
         Relative paths are from the workspace, or else from the folder of this file. Servers of a project are started
-        in its folder, if the file names no other: links in what it names are followed. Files of a *preview* are not read, and
-        its links not followed, again. What a variable gives is not expanded again, and keys are not expanded at all.
+        in its folder, if the file names no other: links in what it names are followed. With a *preview*, its files are not read,
+        and its links not followed, again, and no other file is read. What a variable gives is not expanded again, and keys are not expanded at all.
 
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
@@ -181,6 +181,7 @@ class ServerEntry:
             inputs={each.id: each for each in self.inputs},
             answers=answers,
             files={} if preview is None else dict(preview.files),
+            reads_more=preview is None,
             real_paths={} if preview is None else dict(preview.real_paths),
         )
 
@@ -203,11 +204,11 @@ class _Expander:
 
     def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
         real, shown, settled = (self._changed(server, form) for form in FORMS)
-        inputs = [(each.id, each.type, each.default, each.options) for each in self._entry.inputs]
-        given = [self._entry.variables, inputs]
+        inputs = {each.id: (each.type, each.default, each.options) for each in self._entry.inputs}
+        given = [sorted(self._entry.variables), inputs]
+        login = self._entry.oauth and self._entry.oauth.map(self._each("settled"))
         if isinstance(shown, HttpServer):
             assert isinstance(settled, HttpServer), "it is of the same kind"
-            login = self._entry.oauth and self._entry.oauth.map(self._each("settled"))
             settings = [] if login is None else [getattr(login, each.name) for each in fields(login)]
             return ServerPreview(
                 shown=_shown(shown),

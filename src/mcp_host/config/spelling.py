@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -287,16 +288,20 @@ class _Writer:
 
     def _value(self, part: str, value: object) -> object:
         if part in ("cwd", "env_file", "uds"):
-            return self._path(self._text(part, value))
+            return self._path(part, self._text(part, value))
         if isinstance(value, Mapping):
             return {name: self._text(f"{part}.{name}", each) for name, each in value.items()}
         if isinstance(value, tuple):
             return [self._text(f"{part}[{index}]", each) for index, each in enumerate(value)]
         return self._text(part, value)
 
-    def _path(self, path: str) -> str:
-        """A path from the folder of its file. One that begins with a variable is taken for a whole one."""
-        if self._folder is None or isinstance(next(parse("", path)), Variable):
+    def _path(self, part: str, path: str) -> str:
+        """A path from the folder of its file. One that begins with a variable of the environment is taken for a whole one."""
+        first = own(next(parse(part, path)), self._forms(part))
+        texts = [] if first is None else [text for scheme, text in first.sources if scheme == "value"]
+        if self._folder is not None and not all(map(os.path.isabs, texts)):
+            raise CannotWrite(f"{part}: the text that its variable may have is a path from another folder")
+        if self._folder is None or first is not None:
             return path
         return str(self._folder / path)
 

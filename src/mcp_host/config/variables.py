@@ -29,6 +29,8 @@ _PERCENT = r"|%(?P<percent>[A-Za-z_]\w*)%"
 _BRACE = r"|(?<!\$)\{(?:env:(?P<env>[^{}]+)|file:(?P<file>[^{}]+))\}"
 _START = re.compile(_DOLLAR + _PERCENT + _BRACE, re.ASCII)
 _START_IN_URL = re.compile(rf"{_DOLLAR}|(?P<percent>(?!)){_BRACE}", re.ASCII)  # there, % begins an escape
+_AUTHORITY = re.compile(r"://[^/\\?#]*\Z")  # a URL until within its host
+_ENDS_AUTHORITY = re.compile(r"[/\\?#@]")
 _BRACKET = re.compile(r"\$\{|\}")
 _BARE: Mapping[str, tuple[Form, Scheme]] = {
     "dollar": ("$V", "env"),
@@ -175,6 +177,8 @@ class Values:
     answers: Mapping[Input, str] = field(repr=False)
     files: dict[Path, str] = field(default_factory=dict, repr=False)
     """The texts of those that were read so far. They are not read again."""
+    reads_more: bool
+    """Whether others may be read. If a person has agreed to these, no answer can name another one."""
     real_paths: dict[Path, str] = field(default_factory=dict, repr=False)
     """Where folders and sockets are. Their links are not followed again."""
     links: dict[str, None] = field(default_factory=dict)
@@ -201,6 +205,8 @@ class Values:
                 whole, shown, settled = whole + str.__str__(written), shown + written, settled + written
                 continue
             text, scheme, is_secret = self._resolve(variable, name)
+            if name == "url" and scheme == "input" and _AUTHORITY.search(whole) and _ENDS_AUTHORITY.search(text):
+                raise NotSet("an input within its host would name another one: it has one of / \\ ? # @")
             whole, shown = whole + text, shown + (HIDDEN if is_secret else text)
             settled += text if scheme in ("file", "value", "place") else self._settled(variable, name)
         return Expansion(Secret(whole), shown, Secret(settled))
@@ -213,6 +219,10 @@ class Values:
         """
         place = self.folder / path
         if place not in self.files:
+            if not self.reads_more:
+                raise NotSet(
+                    f"the file {escaped(str(place))} is not the one that was shown: no answer can name another"
+                )
             self.files[place] = Secret(_read_small_file(place))
         if (target := _target(self.folder, path)) is not None:
             self.links[f"{name}: {path} leads to {target}"] = None

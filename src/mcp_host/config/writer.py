@@ -168,7 +168,8 @@ def _describe(file: ServersFile, edit: Edit, server: str, each: Input) -> None:
         **({"password": True} if each.password else {}),
         **({"options": list(each.options)} if each.options else {}),
     }
-    if not same:
+    is_used = any(used.id == each.id for entry in file.servers for used in entry.inputs)
+    if not same and not is_used:
         edit.set((*at, len(described)), wanted)
     elif same != [wanted]:
         reason = f"the file has another input {quoted(each.id)}: change the id of one of them"
