@@ -37,7 +37,9 @@ class Console:
 
     def decider(self, ask: Decide[RequestT], refuse: Decide[RequestT], *, agrees: bool) -> Decide[RequestT]:
         """*ask*, if there is a person to ask, or else *refuse*. If a person *agrees* to all by an option, all is allowed."""
-        return _allow if agrees else self.with_keyboard(ask) if sys.stdin.isatty() else refuse
+        if agrees:
+            return _allow
+        return self.with_keyboard(ask) if sys.stdin.isatty() else refuse
 
     def login(self) -> AbstractAsyncContextManager[None]:
         """A context in which a person logs in, at a time that suits."""

@@ -36,7 +36,7 @@ def run(options: Options) -> Report:
         raise UsageError(str(exc)) from exc
     url = url if options.uds is None else transport.identity
     auth = authorization(options, Console())
-    return anyio.run(COMMANDS[options.verb], auth, url, options)
+    return anyio.run(RUN[options.verb], auth, url, options)
 
 
 async def _who_am_i(auth: OAuth, url: str, options: Options) -> Report:
@@ -47,6 +47,8 @@ async def _who_am_i(auth: OAuth, url: str, options: Options) -> Report:
 
 
 class _Console(Console):
+    """The console, and whether a person was asked to log in there."""
+
     has_asked = False
 
     def login(self) -> AbstractAsyncContextManager[None]:
@@ -146,4 +148,4 @@ def _when(end: datetime, left: float) -> str:
     return f"{end:%Y-%m-%d %H:%M} UTC, {f'in {span}' if left > 0 else f'{span} ago'}"
 
 
-COMMANDS = {"login": _log_in, "logout": _log_out, "whoami": _who_am_i}
+RUN = {"login": _log_in, "logout": _log_out, "whoami": _who_am_i}
