@@ -18,7 +18,8 @@ ENDING = tuple(
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """In the block, the first of these signals raises SystemExit with the exit code of shells, 128 and its number.
+    """In the block, the first of these signals raises SystemExit with the exit code of shells, 128 and its number. Where an
+    event loop runs, it does so between two steps of the loop: a step that waits for something holds it up.
 
     Others are ignored while what was begun is being ended, which is bounded. One that is ignored already stays so (nohup).
     """
