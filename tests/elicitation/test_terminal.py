@@ -192,20 +192,20 @@ async def test_a_rule_about_several_fields_is_explained_and_the_answers_can_be_e
 
 
 @on_both
+@pytest.mark.adjustable_clock
 async def test_a_paste_answers_one_field(screen: Screen) -> None:
     results: list[ElicitResult] = []
     params = ElicitRequestFormParams.from_wire(form(a={"type": "string"}, b={"type": "string"}))
 
     async def ask() -> None:
-        async with open_terminal(quiet=1) as terminal:
+        async with open_terminal(quiet=1000) as terminal:
             results.append(await FormDialog(FormRequest("shop", params), terminal).run())
 
-    with fail_after(25):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask)
-            for key in ["one\ntwo\nthree", "typed\n", "y\n"]:
-                await screen.asks("> ", SEND)
-                screen.press(key)
+    async with create_task_group() as tasks:
+        tasks.start_soon(ask)
+        for prompt, keys in (("\n> ", "one\ntwo\nthree"), ("\n> ", "typed\n"), (SEND, "y\n")):
+            await screen.asks_after_paste(prompt, 1000)
+            screen.press(keys)
 
     assert results == [ElicitResult(action="accept", content={"a": "one", "b": "typed"})]
 

@@ -479,13 +479,13 @@ def steps(rows: Iterator[str | None]) -> Iterator[int]:
 @pytest.mark.parametrize("whole", [False, True], ids=["short", "whole"])
 def test_no_step_of_a_page_does_more_than_a_portion_of_the_work(whole: bool, subtests: pytest.Subtests) -> None:
     """Between two rows, or places where other tasks can run, whatever a server sends within the limits."""
-    wide: Wire = {f"p{number}": {"enum": [*range(9)], "description": "x"} for number in range(800)}
+    wide: Wire = {f"p{number}": {"enum": [*range(9)], "description": "x"} for number in range(1600)}
     numbers: Wire = {"a": [{"b": 1}] * 20_000}
     call, schema = use("1", a=[1] * 40_000), {"type": "object", "x": [[]] * 10_000}
     file = {"type": "image", "mimeType": "image/png", "data": encoded("\u00e9" * 150_000)}
     for case, asked in {
-        "parameters": request(tools=[{"name": f"t{n}", "inputSchema": {"properties": wide}} for n in range(3)]),
-        "schemas": request(tools=[{"name": f"t{n}", "inputSchema": schema} for n in range(4)]),
+        "parameters": request(tools=[{"name": "t", "inputSchema": {"properties": wide}}]),
+        "schemas": request(tools=[{"name": f"t{n}", "inputSchema": schema} for n in range(2)]),
         "arguments": request(assistant(call), user(result("1"))),
         "structured content": request(assistant(use("1")), user(result("1", structuredContent=numbers))),
         "marks": request(user(text("a\u0301\u0301\u200b" * 8000))),

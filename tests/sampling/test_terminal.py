@@ -197,21 +197,21 @@ async def test_a_loop_that_is_allowed_as_a_whole_is_asked_about_once(screen: Scr
     assert screen.rest() == "a\r\n"
 
 
+@pytest.mark.adjustable_clock
 async def test_a_pasted_text_answers_one_question_with_its_first_line(screen: Screen) -> None:
     """Here it is a typo. The "y" in its second line does not answer the next question."""
     answers: list[Allow | Deny] = []
 
     async def ask() -> None:
-        async with open_terminal(quiet=1) as terminal:
+        async with open_terminal(quiet=1000) as terminal:
             answers.append(await asking.ask(request(), terminal))
 
-    with fail_after(25):
-        async with create_task_group() as tasks:
-            tasks.start_soon(ask)
-            await screen.shows(QUESTION)
-            screen.press("hello,\ny\ny\ny")
-            await screen.shows(QUESTION)
-            screen.press("n\n")
+    async with create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await screen.asks_after_paste(QUESTION, 1000)
+        screen.press("hello,\ny\ny\ny")
+        await screen.asks_after_paste(QUESTION, 1000)
+        screen.press("n\n")
     screen.rest()
 
     assert answers == [Deny()]

@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import pyte
 import pytest
-from anyio import create_task_group, fail_after, wait_readable, wait_writable
+from anyio import create_task_group, fail_after, wait_all_tasks_blocked, wait_readable, wait_writable
 from anyio.lowlevel import checkpoint
 
 from mcp_host.terminal import device
+from tests.clock import advance
 
 T = TypeVar("T")
 
@@ -50,6 +51,14 @@ class Screen:
             self._read()
         shown, self.seen = self.seen, ""
         return shown
+
+    async def asks_after_paste(self, prompt: str, quiet: float) -> str:
+        """As `shows`, for a terminal for which a paste has ended after *quiet* seconds: the adjustable clock is put forward."""
+        while prompt not in self.rest():  # the pause begins again if the kernel hands over the end of a paste late
+            await self.is_read()
+            await wait_all_tasks_blocked()
+            advance(quiet)
+        return await self.shows(prompt)
 
     def rest(self) -> str:
         """What else is written by now."""
