@@ -320,6 +320,7 @@ class Connection:
         self._socket = stream.extra(SocketAttribute.raw_socket)
         self._tls = stream.extra(TLSAttribute.ssl_object, None)
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._h11._receive_buffer = ChunkBuffer()
         self._request_written = False
         self._read_was_full = False
 
@@ -395,10 +396,6 @@ class Connection:
             self.response_begun = True
         elif self._h11.their_state is h11.SEND_RESPONSE:
             raise ConnectionClosed(f"{self._name}: the server closed the connection without a response")
-        if b" ;" in data or b"\t;" in data or data.startswith(b";"):  # hardly ever, and most of these are no chunks
-            buffer: ReceiveBuffer = ChunkBuffer()
-            buffer += bytes(self._h11._receive_buffer)
-            self._h11._receive_buffer = buffer
         self._h11.receive_data(data)
 
     async def _read_head(self) -> h11.Response:
