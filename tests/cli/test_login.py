@@ -405,6 +405,9 @@ def test_the_tokens_are_where_programs_of_the_system_keep_theirs(
     monkeypatch.setenv(variable, "/theirs")
     assert tokens_file() == Path("/theirs/mcp-host/tokens.json")
 
+    monkeypatch.setenv(variable, "of-a-project")
+    assert tokens_file() == Path.home() / default / "mcp-host/tokens.json"
+
     monkeypatch.delenv(variable)
     assert tokens_file() == Path.home() / default / "mcp-host/tokens.json"
 

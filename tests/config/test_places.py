@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_host.config import DIALECTS, FoundFile, Scope, find_servers, merge_servers, read_servers
+from mcp_host.config import DIALECTS, FoundFile, Scope, find_servers, merge_servers, read_servers, user_file
 from mcp_host.config.places import PLACES, place_of
 from tests.config.described import written
 
@@ -83,6 +83,14 @@ def test_the_environment_says_where_some_folders_are(tmp_path: Path) -> None:
 
     assert found("linux") == ["xdg/zed/settings.json", "codex/config.toml"]
     assert found("win32") == ["roaming/Claude/claude_desktop_config.json", "codex/config.toml"]
+    for platform in ("linux", "win32"):  # relative ones could be within a project
+        relative = dict.fromkeys(environment, ".config")
+        assert user_file(home=tmp_path, platform=platform, environment=relative) == user_file(
+            home=tmp_path, platform=platform, environment={}
+        )
+    written(tmp_path, "home/.codex/config.toml", "")
+    [codex] = find_servers(home=tmp_path / "home", platform="linux", environment={"CODEX_HOME": "codex"}, root=tmp_path)
+    assert codex.path == tmp_path / "home/.codex/config.toml"
 
 
 def test_this_machine_is_looked_at_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +154,19 @@ def test_a_file_is_the_users_or_the_administrators_only_where_this_machine_has_s
 def test_the_folder_of_a_project_is_that_of_its_file_or_the_one_above(
     subtests: pytest.Subtests, tmp_path: Path
 ) -> None:
-    for name in (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"):
+    for name, project in (
+        (".mcp.json", "."),
+        (".vscode/mcp.json", "."),
+        (".cursor/mcp.json", "."),
+        (".dotfiles/.mcp.json", ".dotfiles"),
+        (".dotfiles/.cursor/mcp.json", ".dotfiles"),
+        (".other/mcp.json", "."),
+        ("other/mcp.json", "other"),
+    ):
         with subtests.test(name):
             path = written(tmp_path, name, '{"mcpServers": {"a": {"command": "a"}}}')
 
-            assert read_servers(path).servers[0].source.project == tmp_path
+            assert read_servers(path, scope="project").servers[0].source.project == tmp_path / project
             assert read_servers(path, scope="user").servers[0].source.project is None
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EFBIG, EINVAL, EPERM
 from pathlib import Path
@@ -135,11 +135,15 @@ class LockedFile:
 
 def state_file(name: str) -> Path:
     """Where a file of this user is that programs keep what they remember in: ``~/.local/state/mcp-host/NAME``, say."""
-    if sys.platform == "win32":
-        folder = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    else:
-        folder = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(os.path.expanduser(folder), "mcp-host", name)
+    is_windows = sys.platform == "win32"
+    variable, default = ("LOCALAPPDATA", "~/AppData/Local") if is_windows else ("XDG_STATE_HOME", "~/.local/state")
+    return Path(folder_of_user(os.environ, variable, default), "mcp-host", name)
+
+
+def folder_of_user(environment: Mapping[str, str], variable: str, default: str | os.PathLike[str]) -> Path:
+    """The folder that a *variable* names. A relative one is ignored, as XDG wants it: it could be within a project."""
+    folder = os.path.expanduser(environment.get(variable, ""))
+    return Path(folder if os.path.isabs(folder) else os.path.expanduser(default))
 
 
 def create_private_folder(folder: Path) -> None:

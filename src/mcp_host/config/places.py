@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
+from mcp_host.concurrency.locked_file import folder_of_user
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.values import Scope
 
@@ -130,9 +131,9 @@ def user_file(
 def _bases(
     home: Path, platform: str, environment: Mapping[str, str], root: str | os.PathLike[str] | None
 ) -> dict[Base, Path]:
-    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    config = folder_of_user(environment, "XDG_CONFIG_HOME", home / ".config")
     appdata = {
-        "win32": Path(environment.get("APPDATA") or home / "AppData/Roaming"),
+        "win32": folder_of_user(environment, "APPDATA", home / "AppData/Roaming"),
         "darwin": home / "Library/Application Support",
     }
     system = Path(environment.get("SystemDrive", "C:") + "/") if platform == "win32" else Path("/")
@@ -151,8 +152,8 @@ def _files(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, 
         if place.base not in bases or platform not in place.platforms or (place.of_project and project is None):
             continue
         path = bases[place.base] / place.path
-        if place.dialect == "codex" and place.scope == "user" and (folder := environment.get("CODEX_HOME")):
-            path = Path(folder) / "config.toml"
+        if place.dialect == "codex" and place.scope == "user":
+            path = folder_of_user(environment, "CODEX_HOME", path.parent) / path.name
         section = ("projects", str(project.absolute())) if place.of_project and project else ()
         yield FoundFile(path, place.dialect, place.scope, section, project)
 
@@ -183,5 +184,8 @@ def place_of(path: Path, home: Path | None = None) -> FoundFile:
 
 def project_of(path: Path) -> Path:
     """The folder of the project that has this file: that of the file, or the one above ``.vscode`` and the like."""
-    folder = path.absolute().parent
-    return folder.parent if folder.name.startswith(".") else folder
+    whole = path.absolute()
+    places = [place for place in PLACES if place.base == "project" and place.dialect != GENERIC]
+    if found := [place for place in places if whole.parts[-len(place.parts) :] == place.parts]:
+        return whole.parents[max(len(place.parts) for place in found) - 1]
+    return whole.parents[1] if whole.parent.name.startswith(".") else whole.parent
