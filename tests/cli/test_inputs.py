@@ -56,10 +56,15 @@ async def test_a_password_is_not_shown_but_what_enter_takes_is(screen: Screen) -
     ]
 
 
-async def test_all_of_what_enter_takes_is_shown(screen: Screen) -> None:
-    long = replace(WORD, default="true " + "# " * 300 + "\nend")
-    assert await screen.outcome(partial(ask_for_input, long), "> ", "\n") == long.default
-    assert screen.rows[-2] == "  | end"
+async def test_all_of_what_enter_takes_is_in_sight(screen: Screen, subtests: pytest.Subtests) -> None:
+    """It could be a command, whose beginning is scrolled away."""
+    fits = replace(WORD, default="true " + "#" * 395)
+    assert await screen.outcome(partial(ask_for_input, fits), "> ", "\n") == fits.default
+    for default in (f"{fits.default}#", "true\nend", "true " + "\u3164" * 300):
+        with subtests.test(default):
+            long = replace(WORD, default=default)
+            assert await screen.outcome(partial(ask_for_input, long), "> ", "\n", "red\n") == "red"
+            assert "The default, which is too long for Enter to take" in screen.rows
 
 
 async def test_what_the_file_says_cannot_look_like_a_line_of_the_command(screen: Screen) -> None:

@@ -6,8 +6,11 @@ import json
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import anyio
 import pytest
 
+from mcp_host.auth import MemoryTokens
+from mcp_host.cli.inputs import KeyringAnswers
 from tests.cli.bounded import main
 from tests.cli.conftest import Run
 from tests.cli.terminals import Terminal
@@ -140,7 +143,7 @@ def test_an_import_says_if_others_may_read_the_file_and_not_the_one_that_it_is_f
     for modes in ((0o600, 0o644), (0o600, 0o600), (0o644, 0o644)):
         source.chmod(modes[0])
         target.chmod(modes[1])
-        said[modes] = run(*words).out.splitlines()[1:]
+        said[modes] = run(*words).out.splitlines()[2:]
 
     note = f"    other users may read this file, but not the one that the server is from: chmod 600 {target}"
     assert said == {(0o600, 0o644): [note], (0o600, 0o600): [], (0o644, 0o644): []}
@@ -160,7 +163,7 @@ def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, h
 
     trust = "trust: no approval is taken from a file: your own approver decides"
     assert every.code == 2
-    assert every.out == f"Imported: b from {theirs}\n"
+    assert every.out == f"Imported: b from {theirs}\n    b\n"
     assert every.err.splitlines() == [
         f"mcp-host: {broken}, line 1, column 2: Expecting property name enclosed in double quotes",
         f"mcp-host: a of {theirs} and {other} is not imported: they differ: choose one by --from",
@@ -168,11 +171,11 @@ def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, h
         f"mcp-host: d of {other} is not imported: there is no transport for WebSockets",
     ]
     assert json.loads(named.out) == {
-        "imported": [{"name": "c", "from": [str(theirs)], "notes": []}],
+        "imported": [{"name": "c", "from": [str(theirs)], "shown": "c", "notes": []}],
         "notImported": [],
         "file": str(own),
     }
-    assert one == (0, f"Imported: a from {other}\n", "")
+    assert one == (0, f"Imported: a from {other}\n    a\n", "")
     assert json.loads(own.read_text()) == {
         "mcpServers": {
             "c": {"type": "http", "url": "c"},
@@ -182,7 +185,7 @@ def test_servers_of_other_hosts_are_imported_and_what_is_not_is_said(run: Run, h
     }
     assert (
         run("servers", "import", "a", "--from", "cursor", "--replace").out
-        == f"Imported: a from {theirs}\n    {trust}\n"
+        == f"Imported: a from {theirs}\n    a\n    {trust}\n"
     )
 
 
@@ -210,8 +213,9 @@ def test_the_file_of_codex_is_imported_from_and_written_to(run: Run, home: Path,
 def test_servers_of_a_project_are_imported_only_from_its_file(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the user's own file they would be started without consent."""
-    theirs = written(home, "project/.mcp.json", '{"mcpServers": {"a": {"command": "./a"}}}')
+    """In the user's own file they are started without consent, so they are shown."""
+    entry = {"command": "./a", "args": ["a\x1b", "--token=s3cret"]}
+    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry}}))
     monkeypatch.chdir(theirs.parent)
 
     left = [run("servers", "import", *words) for words in (["--all"], ["a"], ["--from", "claude-code"])]
@@ -219,7 +223,28 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
 
     assert [(done.code, done.out) for done in left] == [(0, ""), (2, ""), (0, "")]
     assert left[1].err == "mcp-host: no other file of yours has a server 'a'\n"
-    assert named.out == f"Imported: a from {theirs.name}\n"
+    assert named.out == f"Imported: a from {theirs.name}\n    ./a 'a\\x1b' --token=***\n"
+
+
+def test_an_import_takes_no_answer_of_a_server_that_was_removed(
+    run: Run, home: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring = MemoryTokens()
+    server = {"command": "a", "args": ["${input:KEY}", "${input:OTHER}", "${input:NEW}"]}
+    described = [{"type": "promptString", "id": id, "description": "x"} for id in ("KEY", "OTHER", "NEW")]
+    text = json.dumps({"mcpServers": {"a": server}, "inputs": described})
+    mine = {"mcpServers": {"gone": server, "b": {"command": "b", "args": ["${input:OTHER}"]}}, "inputs": described}
+    written(own.parent, own.name, json.dumps(mine))
+    keys = [f"input {id} of {own}" for id in ("KEY", "OTHER")]
+    for key in keys:
+        anyio.run(keyring.swap, key, None, "s3cret")
+
+    words = ("servers", "import", "--from", str(written(home, "theirs.json", text)))
+    assert run("servers", "remove", "gone").code == run(*words, "--config", "other.json").code == 0
+    monkeypatch.setattr(KeyringAnswers, "of_person", lambda: KeyringAnswers(keyring))
+    assert run(*words).code == 0
+
+    assert [anyio.run(keyring.load, key) for key in keys] == [None, "s3cret"]
 
 
 ERRORS: list[tuple[list[str], str]] = [

@@ -458,6 +458,24 @@ def test_a_path_is_whole_unless_a_variable_begins_it(subtests: pytest.Subtests, 
                 continue
             add_server(own, "a", entry, replace=True)
             assert json.loads(own.read_text())["mcpServers"]["a"]["cwd"] == wanted
+    add_server(own, "b", StdioServer("b", cwd="bin"))  # of no file
+    assert json.loads(own.read_text())["mcpServers"]["b"]["cwd"] == "bin"
+
+
+def test_a_folder_whose_name_is_a_variable_to_the_other_host_is_refused(
+    subtests: pytest.Subtests, tmp_path: Path
+) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "a", "cwd": "sub", "envFile": "}"}}})
+    for folder, is_refused in (("${X}", True), ("${X:-..}", True), ("${file:", True), ("$X", False), ("{X}", False)):
+        [entry] = read_servers(written(tmp_path / folder, "servers.json", text), dialect="mcp-host").servers
+        own = tmp_path / "own.json"
+        with subtests.test(folder):
+            if is_refused:
+                with pytest.raises(ConfigError, match="mcp-host would expand what is to stay as it is"):
+                    add_server(own, "a", entry, replace=True)
+                continue
+            add_server(own, "a", entry, replace=True)
+            assert json.loads(own.read_text())["mcpServers"]["a"]["cwd"] == f"{tmp_path}/{folder}/sub"
 
 
 def test_an_entry_gets_no_answer_that_was_given_for_another(tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from mcp_host.cli.options import NAME
 from mcp_host.config import AnswerStore, Input
 from mcp_host.errors import excerpt
 from mcp_host.terminal.device import MAX_UNCLEAR, NoTerminal, checked_line, open_terminal
-from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows
+from mcp_host.terminal.text import NAME_SHOWN, Layout, Rows, clean, width
 
 TEXT_SHOWN = 600  # characters of a description
+DEFAULT_SHOWN = 400  # columns of a default that Enter takes
 CHOICES_SHOWN = 40
 
 
@@ -44,6 +46,12 @@ class KeyringAnswers:
         except TokensError:
             return False
 
+    async def forget(self, keys: Iterable[str]) -> None:
+        """Keep no answer any more for these inputs."""
+        for key in keys:
+            if (answer := await self.load(key)) is not None:
+                await self.swap(key, answer, None)
+
     def _opened(self) -> AnswerStore:
         if self._keyring is None:
             from mcp_host.auth import KeyringTokens  # here, because importing it takes a while
@@ -76,7 +84,7 @@ def typed_answer(wanted: Input, line: str) -> str:
     Raises:
         ValueError: It is none.
     """
-    answer = checked_line(line) or wanted.default or ""
+    answer = checked_line(line) or _offered(wanted)
     if not answer:
         raise ValueError("Nothing was typed. Ctrl-D leaves it out.")
     if not wanted.accepts(answer):
@@ -99,7 +107,16 @@ def described(wanted: Input, layout: Layout) -> Rows:
         yield from layout.ours("one of", "cyan")
         yield from layout.cut(layout.theirs("\n".join(wanted.options)), CHOICES_SHOWN)
     if wanted.default is not None:
-        yield from layout.ours("Enter takes", "cyan")
-        yield from layout.theirs(wanted.default)  # whole, because all of it is taken
+        is_offered = wanted.default == _offered(wanted)
+        yield from layout.ours(
+            "Enter takes" if is_offered else "The default, which is too long for Enter to take", "cyan"
+        )
+        yield from layout.theirs(excerpt(wanted.default, DEFAULT_SHOWN))
     if wanted.password:
         yield from layout.ours("What you type is not shown.", "dim")
+
+
+def _offered(wanted: Input) -> str:
+    """What Enter takes: the default, if all of it is in sight, which could be a command. A person can type more."""
+    default = wanted.default or ""
+    return default if "\n" not in default and width(clean(default)) <= DEFAULT_SHOWN else ""

@@ -288,29 +288,39 @@ class _Writer:
 
     def _value(self, part: str, value: object) -> object:
         if part in ("cwd", "env_file", "uds"):
-            return self._path(part, self._text(part, value))
+            return self._whole_path(part, self._text(part, value))
         if isinstance(value, Mapping):
             return {name: self._text(f"{part}.{name}", each) for name, each in value.items()}
         if isinstance(value, tuple):
             return [self._text(f"{part}[{index}]", each) for index, each in enumerate(value)]
         return self._text(part, value)
 
-    def _path(self, part: str, path: str) -> str:
+    def _whole_path(self, part: str, path: str) -> str:
         """A path from the folder of its file. One that begins with a variable of the environment is taken for a whole one."""
-        first = own(next(parse(part, path)), self._forms(part))
-        texts = [] if first is None else [text for scheme, text in first.sources if scheme == "value"]
-        if self._folder is not None and not all(map(os.path.isabs, texts)):
-            raise CannotWrite(f"{part}: the text that its variable may have is a path from another folder")
-        if self._folder is None or first is not None:
+        if self._folder is None:
             return path
-        return str(self._folder / path)
+        if first := own(next(parse(part, path)), self._forms(part)):
+            if all(os.path.isabs(text) for scheme, text in first.sources if scheme == "value"):
+                return path
+            raise CannotWrite(f"{part}: the text that its variable may have is a path from another folder")
+        whole = str(self._folder / path)
+        if self._variables(part, whole) != self._variables(part, path):
+            raise self._would_expand(part)
+        return whole
+
+    def _variables(self, name: str, text: str) -> list[Variable]:
+        """Those that this host finds in *text*."""
+        return [variable for piece in parse(name, text) if (variable := own(piece, self._forms(name)))]
+
+    def _would_expand(self, name: str) -> CannotWrite:
+        return CannotWrite(f"{name}: {self._title} would expand what is to stay as it is")
 
     def _text(self, name: str, value: Any) -> str:
         """A value, with its variables as this host has them."""
         wanted = list(self._pieces(name, value))
         text = "".join(self._spelled(name, piece) for piece in wanted)
         if _meaning(wanted) != _meaning(_expanding(name, text, self._forms(name))):
-            raise CannotWrite(f"{name}: {self._title} would expand what is to stay as it is")
+            raise self._would_expand(name)
         return text
 
     def _pieces(self, name: str, value: Value | str) -> Iterator[str | Variable]:

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import anyio
 from mcp_host import config
 from mcp_host.cli.arguments import check, take_url
 from mcp_host.cli.commands import OWN_JSON, Command
+from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.options import HEADER, NAME, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
 from mcp_host.config.dialects import GENERIC
@@ -191,18 +193,30 @@ def _import(options: Options) -> Report:
         try:
             if len(entries) > 1:
                 raise UsageError("they differ: choose one by --from")
-            left_out = config.add_server(_file(options), name, entry, replace=options.replace)
+            left_out = _copy(options, name, entry)
+            shown = without_secrets(entry.shown)
             notes = [*left_out, *_readers(options, entry)]
         except (ConfigError, UsageError) as exc:
             reason = text_of(exc).removeprefix(f"{escaped(str(_path(options)))}: server {quoted(name)}: ")
             left.append({**about, "reason": reason})
             print_error(f"{escaped(name)} of {paths} is not imported: {reason}")
             continue
-        copied.append({**about, "notes": notes})
-        if not options.json:
-            Printer(sys.stdout).text("\n    ".join([f"Imported: {escaped(name)} from {paths}", *notes]))
+        copied.append({**about, "shown": shown, "notes": notes})
+        if not options.json:  # in one's own file it is started without consent
+            Printer(sys.stdout).text("\n    ".join([f"Imported: {escaped(name)} from {paths}", shown, *notes]))
     document = {"imported": copied, "notImported": left, "file": str(_path(options))}
     return Report(document=document, code=ExitCode.USAGE if left else ExitCode.OK)
+
+
+def _copy(options: Options, name: str, entry: config.ServerEntry) -> Sequence[str]:
+    """Write *entry* into the file. It gets no answer that the keyring has for a server which is not in the file any more."""
+    file, path = _file(options), _path(options)
+    used = [each.key for server in config.read_servers(file).servers for each in server.inputs] if path.exists() else []
+    left_out = config.add_server(file, name, entry, replace=options.replace)
+    new = [key for each in entry.inputs if (key := replace(each, path=path).key) not in used]
+    if new and (keyring := KeyringAnswers.of_person()) is not None:
+        anyio.run(keyring.forget, new)
+    return left_out
 
 
 def _readers(options: Options, entry: config.ServerEntry) -> Iterator[str]:
