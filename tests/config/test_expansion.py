@@ -186,6 +186,7 @@ def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, 
         asking.expand(answers={each: {"pass": "pa55", "city": "Rome"}[each.id] for each in asking.inputs}).shown
         == "'Rome/**********'"
     )
+    assert asking.preview({}).shown == "'${input:city}/${input:pass}'"
     local = entry(tmp_path, url="unix:///srv/${env:V}.sock#/mcp")
     assert local.expand({"V": "docker"}).shown == "http://localhost/mcp at /srv/docker.sock"
     assert local.shown == "http://localhost/mcp at /srv/${env:V}.sock"
@@ -232,6 +233,15 @@ def test_no_answer_has_another_host_than_the_one_that_was_shown(tmp_path: Path, 
         ("https://good.example:${input:i}/", "8443", "https://good.example:8443/"),
         ("https://good.example/${input:i}", "a@b", "https://good.example/a@b"),
         ("${input:i}/mcp", "https://a.example", "https://a.example/mcp"),
+        ("${input:i}:80/mcp", "http://a.example", "http://a.example/mcp"),
+        ("${input:i}", "https://a.example/?x#y", "https://a.example/"),
+        ("http${input:i}://good.example/", "s", "https://good.example/"),
+        ("${input:i}://good.example/", "https://evil.example/?", None),
+        ("https:/${input:i}/good.example/", "/evil.example", None),
+        ("${input:i}.good.example/", "https://evil.example/", None),
+        ("${input:i}//good.example/", "https://evil.example/?", None),
+        ("${input:i}:80@good.example/", "https://evil.example/", None),
+        ("${input:i}${file:at}", "https://evil.example/", None),
     ):
         server = entry(tmp_path, url=url)
         with subtests.test(url):
@@ -239,7 +249,7 @@ def test_no_answer_has_another_host_than_the_one_that_was_shown(tmp_path: Path, 
             if host is not None:
                 assert expanded().transport.name == host
                 continue
-            with pytest.raises(ConfigError, match="url: an input within its host would name another one"):
+            with pytest.raises(ConfigError, match="url: the input 'i' would name another host"):
                 expanded()
 
 
@@ -249,7 +259,7 @@ def test_what_a_variable_has_without_an_answer_is_shown_where_it_decides(tmp_pat
     for environment, said in (({}, "--require=./x.js"), ({"V": "mine"}, "**********")):
         assert server.preview(environment).variables == {"NODE_OPTIONS": said}
     assert entry(tmp_path, url="https://${input:x}.example/").preview({}).host == "**********.example"
-    with pytest.raises(ConfigError, match="an input within its host"):
+    with pytest.raises(ConfigError, match="would name another host"):
         entry(tmp_path, url="https://${input:x@good.example/}.example/").preview({})
 
 
@@ -260,11 +270,18 @@ def test_the_whole_path_of_a_file_is_told(tmp_path: Path) -> None:
 
 def test_another_description_of_an_input_is_another_server(tmp_path: Path) -> None:
     digests = set()
-    for others in ({}, {"default": "a"}, {"default": "b"}, {"type": "pickString", "options": ["b"]}):
+    different: tuple[dict[str, object], ...] = (
+        {},
+        {"default": "a"},
+        {"default": "b"},
+        {"type": "pickString", "options": ["b"]},
+        {"password": True},
+    )
+    for others in different:
         data = {"inputs": [{"id": "x", **others}], "mcpServers": {"a": {"command": "a", "args": ["${input:x}"]}}}
         [server] = read_servers(written(tmp_path, "mcp.json", json.dumps(data))).servers
         digests.add(server.preview({}).digest)
-    assert len(digests) == 4
+    assert len(digests) == len(different)
 
 
 def test_what_was_shown_is_what_it_becomes(tmp_path: Path) -> None:
@@ -296,6 +313,68 @@ def test_no_answer_names_a_file_that_was_not_shown(tmp_path: Path) -> None:
         server.expand({}, answers=answers, preview=server.preview({}))
 
 
+def test_no_answer_leads_by_a_link_that_was_not_shown(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """A link of the project that an answer chooses. Those of the person, and in the path of the project, are none of it."""
+    for name in ("home", "work", "real/project/sub"):
+        (tmp_path / name).mkdir(parents=True)
+    for link, target in {
+        "project": "real/project",
+        "real/project/main": "home",
+        "mine": "work",
+        "real/side": "home",
+    }.items():
+        (tmp_path / link).symlink_to(tmp_path / target)
+    for path, answer, real in (
+        ("${input:i}", "sub", "real/project/sub"),
+        ("${workspaceFolder}/${input:i}", "sub", "real/project/sub"),
+        ("${input:i}", str(tmp_path / "mine"), "work"),
+        ("${input:i}", "main", None),
+        ("./${input:i}", "main/..", None),
+        ("${workspaceFolder}/${input:i}", "main", None),
+        ("../${input:i}", "side", None),
+    ):
+        for members in ({"command": "a", "cwd": path}, {"url": "http://localhost/", "socket": path}):
+            server = entry(tmp_path / "project", **members)
+            look = functools.partial(
+                server.expand, answers=dict.fromkeys(server.inputs, answer), workspace=tmp_path / "project"
+            )
+            preview = server.preview({}, workspace=tmp_path / "project")
+            with subtests.test(path, answer=answer, members=str(members)):
+                if real is None:
+                    with pytest.raises(ConfigError, match="with the answer, it leads by a link to "):
+                        look(preview=preview)
+                    continue
+                transport = look(preview=preview).transport
+                assert isinstance(transport, Stdio | StreamableHttp)
+                found = transport.cwd if isinstance(transport, Stdio) else transport.uds
+                assert found == str(tmp_path / real)
+    with pytest.raises(ConfigError, match="cwd: there can be no such name"):
+        entry(tmp_path, command="a", cwd="a\0").preview({})
+
+
+def test_a_variable_that_is_only_passed_on_may_be_set_later(tmp_path: Path) -> None:
+    written(tmp_path, ".env", "PATH=/evil")
+    server = entry(tmp_path, command="a", env_vars=["V"], env={"W": "${W}"})
+    hiding = entry(tmp_path, command="a", envFile=".env", env_vars=["PATH"])
+
+    assert server.preview({"W": "1"}).digest == server.preview({"W": "2", "V": "1"}).digest
+    assert hiding.preview({"PATH": "/bin"}).digest != hiding.preview({}).digest
+
+
+def test_what_variables_give_is_bounded(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """A small file could take all memory and time before a person is asked."""
+    written(tmp_path, "big", "x" * 60_000)
+    for index in range(101):
+        written(tmp_path, f"f{index}", "x")
+    for args, error in (
+        (["${file:big}" * 3], r"args\[0\]: it becomes longer than 131,072 characters"),
+        (["${file:big}"] * 40, "server 'a': its values become longer than 2,097,152 characters"),
+        ([f"${{file:f{index}}}" for index in range(101)], r"args\[100\]: its variables are from more than 100 files"),
+    ):
+        with subtests.test(error), pytest.raises(ConfigError, match=error):
+            entry(tmp_path, command="a", args=args).preview({})
+
+
 def test_another_order_of_keys_is_the_same_server(tmp_path: Path) -> None:
     digests = set()
     for names in (("A", "B"), ("B", "A")):
@@ -308,14 +387,18 @@ def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> N
     """A project's file of any name may be one of the user's."""
     home = written(tmp_path, "home/.token", "t0k3n")
     written(tmp_path, "project/plain", "x")
-    for link in ("project/key.txt", "project/.env"):
+    for link in ("project/key.txt", "project/.env", "outside"):
         (tmp_path / link).symlink_to(home)
     headers = {"A": "${file:key.txt} ${file:key.txt}", "B": "${file:plain}", "C": "${file:../home/.token}"}
+    headers |= {"D": f"${{file:{tmp_path}/outside}}", "E": f"${{file:{home}}}"}
 
     remote = entry(tmp_path / "project", url="https://example.com", headers=headers).preview({})
     local = entry(tmp_path / "project", command="a", envFile=".env").preview({})
 
-    assert remote.links == (f"headers.A: key.txt leads to {home}",)
+    assert remote.links == (
+        f"headers.A: key.txt leads to {home}",
+        f"headers.D: {tmp_path}/outside leads to {home}",
+    )
     assert local.links == (f"env_file: .env leads to {home}",)
 
 
@@ -365,7 +448,18 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
         *("SSH_ASKPASS", "EDITOR", "GOENV", "TS_NODE_REQUIRE", "ZDOTDIR", "PS4", "DOTNET_STARTUP_HOOKS"),
         *("PSModulePath", "YARN_RC_FILENAME", "PREFIX", "COMPOSE_FILE", "NIX_PATH", "PIPENV_PIPFILE", "PEX_MODULE"),
         *("NUGET_PACKAGES", "MSBuildSDKsPath", "R_PROFILE", "ERL_FLAGS", "__PYVENV_LAUNCHER__", "JAVACMD"),
-        *("HGRCPATH", "RSYNC_RSH", "AWS_CONFIG_FILE", "CLOUDSDK_PYTHON"),
+        *(
+            "HGRCPATH",
+            "RSYNC_RSH",
+            "AWS_CONFIG_FILE",
+            "CLOUDSDK_PYTHON",
+            "GOAUTH",
+            "GOCACHEPROG",
+            "GOWORK",
+            "PKG_CONFIG",
+        ),
+        *("ESBUILD_BINARY_PATH", "ELIXIR_ERL_OPTIONS", "PUB_CACHE", "COURSIER_REPOSITORIES", "COMPOSER", "JDK_HOME"),
+        *("SBT_OPTS", "N_PREFIX", "X_REGISTRY", "GUILE_LOAD_PATH", "OPAMROOT", "HOSTALIASES", "COMPlus_X"),
     )
     others = (
         *("MODE", "PATHS", "NO_PROXY", "TMPDIR", "GOOGLE_CLOUD_PROJECT", "GITHUB_TOKEN", "GOOGLE_API_KEY"),
@@ -392,6 +486,10 @@ def test_servers_of_a_project_are_started_in_its_folder(subtests: pytest.Subtest
             [server] = read_servers(written(tmp_path, name, text)).servers
 
             assert stdio(server, {}).cwd == server.preview({}).cwd == expected
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "project").symlink_to(tmp_path / "elsewhere")
+    [server] = read_servers(written(tmp_path, "project/.mcp.json", '{"mcpServers": {"a": {"command": "a"}}}')).servers
+    assert stdio(server, {}).cwd == server.preview({}).cwd == f"{tmp_path}/elsewhere"
     (tmp_path / "run.sock").symlink_to("other.sock")
     socket = entry(tmp_path, url="http://localhost/", socket="run.sock").expand({})
     assert socket.shown == f"http://localhost/ at {tmp_path}/other.sock"

@@ -480,8 +480,8 @@ async def test_inputs_are_asked_for_once_after_the_consent_and_kept(project: Pat
 
     assert sorted(approver.names) == ["a", "b"]
     assert {each.expanded for each in approver.asked} == {
-        "no-such-program '**********'",
-        "no-such-program '**********' '**********'",
+        "no-such-program '${input:key}'",
+        "no-such-program '${input:key}' '${input:other}'",
     }
     assert "s3cret" not in repr(group) + str(status)
 

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
@@ -16,7 +17,7 @@ from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
-from mcp_host.config.variables import NotSet, Values
+from mcp_host.config.variables import Expansion, NotSet, Values
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
 from mcp_host.secret import HIDDEN, Secret, SecretValues
@@ -29,6 +30,9 @@ AskInput: TypeAlias = Callable[[Input], Awaitable[str | None] | str | None]
 """Asks a person for an input of a file. None: there is no answer."""
 
 EVERY_TOOL = ToolFilter()
+MAX_LENGTH = (
+    2 * 1024 * 1024
+)  # characters of the values of a server: Linux takes no longer command line with its environment
 
 Form: TypeAlias = Literal["text", "shown", "settled"]
 """One of the forms of an `Expansion`."""
@@ -131,8 +135,8 @@ class ServerEntry:
         *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
         for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
         Relative paths are from the workspace, or else from the folder of this file. Servers of a project are started
-        in its folder, if the file names no other: links in what it names are followed. With a *preview*, its files are not read,
-        and its links not followed, again, and no other file is read. What a variable gives is not expanded again, and keys are not expanded at all.
+        in its folder, if the file names no other: links are followed. With a *preview*, its files are not read, and its links not
+        followed, again, and no others of the project. What a variable gives is not expanded again, and keys are not expanded at all.
 
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
@@ -152,8 +156,9 @@ class ServerEntry:
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
-        placeholders = {each: f"${{input:{each.id}}}" for each in self.inputs}
-        values = self._values(environment, placeholders, workspace, home, None)
+        shown = [replace(each, password=False) for each in self.inputs]  # what stands for an answer is no secret
+        placeholders = {each: f"${{input:{each.id}}}" for each in shown}
+        values = replace(self, inputs=tuple(shown))._values(environment, placeholders, workspace, home, None)
         return _Expander(self, values).preview(self._described())
 
     def _described(self) -> StdioServer | HttpServer:
@@ -193,6 +198,8 @@ class _Expander:
         self._entry = entry
         self._values = values
         self._warnings: dict[str, None] = {}
+        self._expansions: dict[str, Expansion | None] = {}
+        self._length = 0
 
     def expanded(self, server: StdioServer | HttpServer) -> ExpandedServer:
         real, shown = self._changed(server, "text"), _shown(self._changed(server, "shown"))
@@ -204,7 +211,7 @@ class _Expander:
 
     def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
         real, shown, settled = (self._changed(server, form) for form in FORMS)
-        inputs = {each.id: (each.type, each.default, each.options) for each in self._entry.inputs}
+        inputs = {each.id: (each.type, each.default, each.options, each.password) for each in self._entry.inputs}
         given = [sorted(self._entry.variables), inputs]
         login = self._entry.oauth and self._entry.oauth.map(self._each("settled"))
         if isinstance(shown, HttpServer):
@@ -213,9 +220,9 @@ class _Expander:
             return ServerPreview(
                 shown=_shown(shown),
                 variables=_in_order(_shown_values(shown.headers)),
-                digest=digest([_identity(real), _secrets(settled.headers), settings, given]),
+                digest=digest([_identity(real), _of_files(_secrets(settled.headers)), settings, given]),
                 host=_host(settled),
-                links=tuple(map(escaped, self._values.links)),
+                links=self._links(),
                 files=self._values.files,
                 real_paths=self._values.real_paths,
             )
@@ -229,36 +236,49 @@ class _Expander:
         return ServerPreview(
             shown=_shown(shown),
             variables=variables,
-            digest=digest([_identity(real), real.cwd, real.env_file, said, given]),
+            digest=digest([_identity(real), real.cwd, real.env_file, _of_files(said), given]),
             cwd=None if shown.cwd is None else escaped(shown.cwd),
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
-            links=tuple(map(escaped, self._values.links)),
+            links=self._links(),
             files=self._values.files,
             real_paths=self._values.real_paths,
         )
 
+    def _links(self) -> tuple[str, ...]:
+        found = self._values.links.items()
+        return tuple(escaped(f"{link} leads to {target}") for link, target in found if target is not None)
+
     def _changed(self, server: StdioServer | HttpServer, form: Form) -> StdioServer | HttpServer:
         """The server with each of its values in one form, and with the real place of its folder or socket: what is shown is used."""
         changed = server.map(self._each(form))
+        follow = partial(self._checked, self._values.real_path)
         if isinstance(changed, HttpServer):
-            return changed if changed.uds is None else replace(changed, uds=self._values.real_path(changed.uds))
-        if changed.cwd is not None:
-            return replace(changed, cwd=self._values.real_path(changed.cwd))
+            return changed if changed.uds is None else replace(changed, uds=follow("socket", changed.uds))
         is_project = self._entry.source.scope in ("local", "project")
-        return replace(changed, cwd=self._values.workspace if is_project else None)
+        cwd = self._values.workspace if is_project and changed.cwd is None else changed.cwd
+        return replace(changed, cwd=None if cwd is None else follow("cwd", cwd))
 
     def _each(self, form: Form) -> Change:
         """Makes of each value one of the forms of its `Expansion`."""
 
         def change(name: str, value: Value) -> Secret | None:
-            expansion = self._checked(self._values.expand, name, value)
-            if expansion is None:
-                self._warnings[f"{name}: it is left out, since the environment has no such variable"] = None
-                return None
-            return Secret(getattr(expansion, form))
+            if name not in self._expansions:
+                self._expansions[name] = self._expansion(name, value)
+            expansion = self._expansions[name]
+            return None if expansion is None else Secret(getattr(expansion, form))
 
         return change
+
+    def _expansion(self, name: str, value: Value) -> Expansion | None:
+        expansion = self._checked(self._values.expand, name, value)
+        if expansion is None:
+            self._warnings[f"{name}: it is left out, since the environment has no such variable"] = None
+            return None
+        self._length += len(expansion.text)
+        if self._length > MAX_LENGTH:
+            raise self._entry.error(f"its values become longer than {MAX_LENGTH:,} characters")
+        return expansion
 
     def _checked(self, read: Callable[[str, T], R], name: str, value: T) -> R:
         """What *read* makes of the field *name*. An error names the server, too."""
@@ -339,6 +359,11 @@ def digest(value: object) -> str:
 def _secrets(values: Mapping[str, Value]) -> SecretValues[str]:
     """The values of a server that is expanded, by name."""
     return SecretValues({name: value for name, value in values.items() if isinstance(value, Secret)})
+
+
+def _of_files(values: Mapping[str, str]) -> dict[str, str]:
+    """Those of *values* of which the files say more than where they are from, which is among the variables of the entry."""
+    return {name: value for name, value in values.items() if value != HIDDEN}
 
 
 def _identity(server: StdioServer | HttpServer) -> list[str | None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
@@ -23,14 +24,17 @@ Scheme: TypeAlias = Literal["env", "value", "input", "file", "place", "unsupport
 PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/")
 SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs: only answers are hidden in them
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
+MAX_FILES = 100
+MAX_TEXT = 128 * 1024  # characters of one value: Linux takes no longer argument or variable
 
 _DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
 _PERCENT = r"|%(?P<percent>[A-Za-z_]\w*)%"
 _BRACE = r"|(?<!\$)\{(?:env:(?P<env>[^{}]+)|file:(?P<file>[^{}]+))\}"
 _START = re.compile(_DOLLAR + _PERCENT + _BRACE, re.ASCII)
 _START_IN_URL = re.compile(rf"{_DOLLAR}|(?P<percent>(?!)){_BRACE}", re.ASCII)  # there, % begins an escape
-_AUTHORITY = re.compile(r"://[^/\\?#]*\Z")  # a URL until within its host
-_ENDS_AUTHORITY = re.compile(r"[/\\?#@]")
+_PAST_HOST = re.compile(r"[^/\\?#]*://[^/\\?#]*[/\\?#]")
+_PARTS_HOST = re.compile(r"[/\\?#@]")
+_AFTER_BASE = re.compile(r"\Z|(?::\d+)?(?:[?#]|/(?!/))")  # what may follow an answer that is a URL
 _BRACKET = re.compile(r"\$\{|\}")
 _BARE: Mapping[str, tuple[Form, Scheme]] = {
     "dollar": ("$V", "env"),
@@ -181,8 +185,8 @@ class Values:
     """Whether others may be read. If a person has agreed to these, no answer can name another one."""
     real_paths: dict[Path, str] = field(default_factory=dict, repr=False)
     """Where folders and sockets are. Their links are not followed again."""
-    links: dict[str, None] = field(default_factory=dict)
-    """Those that were read so far, such as ``headers.X-Key: key.txt leads to /home/u/.token``."""
+    links: dict[str, str | None] = field(default_factory=dict)
+    """Where those that were read so far lead to, such as ``headers.X-Key: key.txt``; None if they are no links."""
 
     def expand(self, name: str, value: Value) -> Expansion | None:
         """The *value* of the field *name*. None: an optional one is not set.
@@ -197,19 +201,22 @@ class Values:
             hidden = value.prefix + HIDDEN
             return Expansion(Secret(value.prefix + text), hidden, Secret(hidden))
         forms = self.forms(name)
-        whole = shown = settled = ""
-        for piece in parse(name, value):
-            variable = own(piece, forms)
-            if variable is None:
-                written = piece.written if isinstance(piece, Variable) else piece
-                whole, shown, settled = whole + str.__str__(written), shown + written, settled + written
-                continue
-            text, scheme, is_secret = self._resolve(variable, name)
-            if name == "url" and scheme == "input" and _AUTHORITY.search(whole) and _ENDS_AUTHORITY.search(text):
-                raise NotSet("an input within its host would name another one: it has one of / \\ ? # @")
-            whole, shown = whole + text, shown + (HIDDEN if is_secret else text)
-            settled += text if scheme in ("file", "value", "place") else self._settled(variable, name)
-        return Expansion(Secret(whole), shown, Secret(settled))
+        texts, shown, settled, length = list[str](), list[str](), list[str](), 0
+        for piece, following in pairwise([*parse(name, value), ""]):
+            text = as_shown = as_settled = written = _written(piece)
+            if (variable := own(piece, forms)) is not None:
+                text, (scheme, argument), is_secret = self._resolve(variable, name)
+                if name == "url" and scheme == "input" and _names_host(texts, text, _written(following)):
+                    raise NotSet(f"the input {quoted(argument)} would name another host: it has one of / \\ ? # @")
+                as_shown = HIDDEN if is_secret else text
+                as_settled = text if scheme in ("file", "value", "place") else self._settled(variable, name)
+            length += max(len(written), len(text))
+            if length > MAX_TEXT:
+                raise NotSet(f"it becomes longer than {MAX_TEXT:,} characters")
+            texts.append(text)
+            shown.append(as_shown)
+            settled.append(as_settled)
+        return Expansion(Secret("".join(texts)), "".join(shown), Secret("".join(settled)))
 
     def read(self, name: str, path: str) -> str:
         """The text of the file that the field *name* is from. It blocks.
@@ -223,27 +230,47 @@ class Values:
                 raise NotSet(
                     f"the file {escaped(str(place))} is not the one that was shown: no answer can name another"
                 )
+            if len(self.files) == MAX_FILES:
+                raise NotSet(f"its variables are from more than {MAX_FILES} files")
             self.files[place] = Secret(_read_small_file(place))
-        if (target := _target(self.folder, path)) is not None:
-            self.links[f"{name}: {path} leads to {target}"] = None
+        if (link := f"{name}: {path}") not in self.links:
+            target = os.path.realpath(place)
+            self.links[link] = target if self._is_by_link(place, target) else None
         return str.__str__(self.files[place])
 
-    def real_path(self, path: str) -> str:
-        """Where the folder or socket at *path* is, with all links followed."""
-        written = self.folder / path
-        return self.real_paths.setdefault(written, os.path.realpath(written))
+    def real_path(self, name: str, path: str) -> str:
+        """Where the folder or socket at *path*, which the field *name* has, is, with all links followed.
+
+        Raises:
+            NotSet: No path has such a name; or with an answer, it leads by a link of the project to what was not shown.
+        """
+        if "\0" in path:
+            raise NotSet("there can be no such name")
+        place = self.folder / path
+        if place not in self.real_paths:
+            target = os.path.realpath(place)
+            if not self.reads_more and place.is_relative_to(self.folder) and self._is_by_link(place, target):
+                raise NotSet(f"with the answer, it leads by a link to {escaped(target)}, which was not shown")
+            self.real_paths[place] = target
+        return self.real_paths[place]
+
+    def _is_by_link(self, place: Path, target: str) -> bool:
+        """Whether there is a link in *place*, which leads to *target*. One in the path of the folder that it is in does not count."""
+        if place.is_relative_to(self.folder):
+            place = Path(os.path.realpath(self.folder), place.relative_to(self.folder))
+        return target != os.path.normpath(place)
 
     def _settled(self, variable: Variable, name: str) -> str:
         """What the files say in the place of a value that is not from them."""
         others = replace(variable, sources=tuple(each for each in variable.sources if each[0] != "input"))
         try:
-            text, scheme, _ = self._resolve(others, name)
+            text, (scheme, _), _ = self._resolve(others, name)
         except NotSet:
             return HIDDEN
         return HIDDEN if scheme == "env" else text
 
-    def _resolve(self, variable: Variable, name: str) -> tuple[str, Scheme, bool]:
-        """The value, where it is from, and whether it may be a secret."""
+    def _resolve(self, variable: Variable, name: str) -> tuple[str, tuple[Scheme, str], bool]:
+        """The value, which of its sources it is from, and whether it may be a secret."""
         problem: NotSet | None = None
         for scheme, argument in variable.sources:
             try:
@@ -253,7 +280,7 @@ class Values:
                 continue
             if text or variable.form != "${a:b | c:d}":  # there, "the first that is not empty"
                 is_hidden = scheme in ("env", "file") and name not in SHOWN
-                return text, scheme, is_hidden or (scheme == "input" and self.inputs[argument].password)
+                return text, (scheme, argument), is_hidden or (scheme == "input" and self.inputs[argument].password)
         raise problem or NotSet("none of its sources has a value")
 
     def _value(self, scheme: Scheme, argument: str, name: str) -> str:
@@ -301,11 +328,15 @@ class Values:
         return self.workspace if place == "workspaceFolder" else Path(self.workspace).name
 
 
-def _target(folder: Path, path: str) -> str | None:
-    """Where *path*, which is from *folder*, leads to, if there is a link in it."""
-    written = os.path.join(os.path.realpath(folder), path)
-    target = os.path.realpath(written)
-    return None if target == os.path.normpath(written) else target
+def _written(piece: str | Variable) -> str:
+    return piece.written if isinstance(piece, Variable) else str.__str__(piece)
+
+
+def _names_host(before: Sequence[str], answer: str, following: str) -> bool:
+    """Whether an *answer* within a URL decides where its host is, which the text beside it seems to say."""
+    if not _PARTS_HOST.search(answer) or _PAST_HOST.match(url := "".join(before)):
+        return False
+    return bool(url) or not _AFTER_BASE.match(following)
 
 
 def _read_small_file(path: Path) -> str:
