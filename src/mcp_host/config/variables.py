@@ -250,7 +250,7 @@ class Values:
         if place not in self.real_paths:
             target = os.path.realpath(place)
             if not self.reads_more and place.is_relative_to(self.folder) and self._is_by_link(place, target):
-                raise NotSet(f"with the answer, it leads by a link to {escaped(target)}, which was not shown")
+                raise NotSet(f"with the answer, it leads by a link to {escaped(target)}, and may not be what was shown")
             self.real_paths[place] = target
         return self.real_paths[place]
 
