@@ -29,6 +29,7 @@ from mcp_host.secret import Secret, SecretValues
 from mcp_host.server_requests import OuterCall
 from mcp_host.transports.base import Transport
 from mcp_host.types import Implementation, Tool
+from mcp_host.types.base import copy_of
 
 if TYPE_CHECKING:
     from mcp_host.sampling.approval import Allow, Deny
@@ -459,7 +460,9 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     ask = as_async(approve, argument="approve", shape="(request: ClientRequest) -> Allow | Deny")
 
     async def ask_with_copy(request: ClientRequest) -> Allow | Deny:
-        return await ask(replace(request, params=snapshot(request.params)))  # which it may change, and keep
+        tool = request.tool and copy_of(request.tool)
+        copy = replace(request, params=snapshot(request.params), find_tool=lambda name: tool)
+        return await ask(copy)  # which it may change, and keep
 
     approvals = CallApprovals(ask_with_copy)
 

@@ -532,6 +532,21 @@ async def test_a_function_may_accept_a_change(subtests: pytest.Subtests) -> None
             assert pins.changes() == []
 
 
+async def test_what_the_function_changes_in_a_definition_is_neither_pinned_nor_listed() -> None:
+    """It may shorten what it shows."""
+
+    def agree(change: ToolChange) -> bool:
+        for tool in (change.old, change.new):
+            assert tool is not None
+            tool.input_schema.clear()
+        return True
+
+    pins = ToolPins(PINNED, on_changed=agree)
+    async with Shop(add(POISON)).client(pins) as client:
+        assert [tool.to_wire() for tool in await client.list_tools()] == [add(POISON)]
+    assert pins.export()["servers"] == {"shop": {"add": {"pinned": add(POISON)}}}
+
+
 async def test_anything_but_true_blocks_and_is_not_asked_for_again_however_the_tool_changes(
     subtests: pytest.Subtests,
 ) -> None:

@@ -28,6 +28,7 @@ from mcp_host.middleware import (
     tap,
 )
 from mcp_host.testing import ScriptedPeer, Server
+from mcp_host.types import Tool
 from tests.client.sites import PLAIN, SAFE, Site
 from tests.client.support import EMPTY, HANDSHAKE, META, PARIS, QUESTION, STATELESS, Era, answering, connected, sampling
 from tests.extent import on_both
@@ -334,16 +335,21 @@ async def test_an_approver_gets_the_call_and_its_denial_reaches_the_caller_with_
 async def test_what_an_approver_sees_is_what_is_sent(era: Era) -> None:
     """The application may use its objects again while a person decides, and the approver may change what it got."""
     shown: list[object] = []
+    tools: list[Tool] = []
     arguments: dict[Any, Any] = {1: date(2026, 1, 2), "1": "the last of equal keys"}
 
     async def approve(request: ClientRequest) -> Allow:
         shown.append(deepcopy(request.params["arguments"]))
         request.params["arguments"]["to"].append("eve")
         arguments["to"][0]["name"] = "mallory"
+        assert request.tool is not None
+        tools.append(request.tool.model_copy(deep=True))
+        request.tool.input_schema.clear()
         return Allow()
 
-    peer = answering(era, EMPTY)
+    peer = answering(era, {"tools": [{**PLAIN, "name": "pay"}]}, EMPTY)
     async with connected(peer, middleware=[approve_tool_calls(approve)]) as client:
+        listed = await client.list_tools()
         for call in (
             lambda: client.call_tool("pay", arguments),
             lambda: client.request("tools/call", {"name": "pay", "arguments": arguments}),
@@ -355,7 +361,8 @@ async def test_what_an_approver_sees_is_what_is_sent(era: Era) -> None:
                 await client.call_tool("pay", {"to": impossible})
 
     assert shown == [{"to": [{"name": "bob"}], "1": "the last of equal keys"}] * 2
-    assert [said["params"]["arguments"] for said in era.said_to(peer)] == shown
+    assert [said["params"]["arguments"] for said in era.said_to(peer)[1:]] == shown
+    assert tools == listed * 2
 
 
 async def test_middleware_that_waits_sends_what_it_has_seen() -> None:

@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import FrozenInstanceError, replace
 from enum import StrEnum
 from functools import partial
@@ -239,20 +240,32 @@ async def test_large_tools_are_compared_in_portions_and_small_ones_at_once(monke
             assert len(steps) == count
 
 
-async def test_an_approver_that_changes_a_tool_allows_the_changed_one() -> None:
-    asked: list[str] = []
+@pytest.mark.parametrize("scope", ["request", "session"])
+async def test_what_an_approver_changes_in_its_request_does_not_reach_the_model(scope: Scope) -> None:
+    """It may redact what it shows. What it allows for the session are the tools that the server offers."""
+    shown: list[Wire] = []
 
     async def approve(request: SamplingRequest) -> Allow:
-        asked.append(request.tools[0].name)
-        if asked == ["add", "multiply"]:
-            request.tools[0].input_schema["title"] = "changed"
-        return Allow("session")
+        shown.append(request.params.to_wire())
+        assert request.stop_sequences is not None
+        assert request.metadata is not None
+        request.messages[0].content.clear()
+        request.messages.clear()
+        request.tools[0].input_schema["properties"]["a"].clear()
+        request.tools.clear()
+        request.stop_sequences.clear()
+        request.metadata.clear()
+        return Allow(scope)
 
-    approvals = RequestApprovals(approve, subject="sampling for x")
-    for name in ("add", "multiply", "multiply", "multiply"):
-        await approvals.require(request(tools=[{"name": name, "inputSchema": {"type": "object"}}]))
+    model = ScriptedModel("1", "2")
+    asked = asking.session(model, approve=approve)
+    fields: Wire = {"tools": [with_default(1)], "stopSequences": ["."], "metadata": {"a": {"b": 1}}}
+    for _ in range(2):
+        await asked.answer(wire(**deepcopy(fields)))
 
-    assert asked == ["add", "multiply", "multiply"]
+    expected = request(**fields).params
+    assert [asked.params for asked in model.requests] == [expected] * 2
+    assert shown == [expected.to_wire()] * (1 if scope == "session" else 2)
 
 
 async def test_tools_that_were_allowed_one_by_one_are_not_allowed_together() -> None:

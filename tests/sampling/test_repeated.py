@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import pytest
@@ -14,13 +13,14 @@ from pydantic_core import from_json
 
 from mcp_host.errors import ProtocolError
 from mcp_host.sampling import Allow, OwnTools, Sampling, SamplingLimits, SamplingRequest, SamplingSession, always
+from mcp_host.sampling.approval import Scope
 from mcp_host.sampling.own_tools import ServerTools
 from mcp_host.sampling.repeated import ReadOnlyTools, RepeatedTools, reads_only
 from mcp_host.sampling.request import CallModel
 from mcp_host.sampling.validation import read_params
 from mcp_host.types import CreateMessageResult, Tool
 from tests.extent import THOROUGH
-from tests.sampling.asking import ADD, MULTIPLY, Approver, Wire, wire
+from tests.sampling.asking import ADD, MULTIPLY, Wire, wire
 
 EXAMPLES = 5000 if THOROUGH else 100
 LIMITS = SamplingLimits()
@@ -158,10 +158,6 @@ def alone(model: Model) -> Sampling:
     return Sampling(with_tools=model, approve=always)
 
 
-def behind_an_approver(model: Model) -> Sampling:
-    return Sampling(with_tools=model, approve=Approver(Allow()))
-
-
 def inside_a_handler(model: Model) -> Sampling:
     async def handler(request: SamplingRequest) -> CreateMessageResult:
         return await model(request)
@@ -197,8 +193,7 @@ async def test_connections_share_no_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampling", "model"),
-    [*product([behind_an_approver, inside_a_handler], [Model, Overridden]), (alone, Overridden)],
+    ("sampling", "model"), [(inside_a_handler, Model), (inside_a_handler, Overridden), (alone, Overridden)]
 )
 async def test_tools_that_the_hosts_code_may_change_are_read_anew(
     sampling: Callable[[Model], Sampling], model: type[Model]
@@ -213,29 +208,31 @@ async def test_tools_that_the_hosts_code_may_change_are_read_anew(
     assert first[0].input_schema is not second[0].input_schema
 
 
-async def test_tools_that_are_allowed_for_the_session_are_the_same_list() -> None:
-    """An approver that is asked meanwhile, about other tools, gets its own."""
+@pytest.mark.parametrize("scope", ["request", "session"])
+async def test_tools_that_are_approved_are_the_same_list(scope: Scope) -> None:
+    """An approver gets its own."""
     model = Model()
     questions: list[list[Tool]] = []
 
     async def approve(request: SamplingRequest) -> Allow:
         questions.append(request.tools)
-        if len(questions) > 1:
-            request.tools[0].input_schema["title"] = "changed"
-        return Allow("session")
+        request.tools[0].input_schema["title"] = "changed"
+        return Allow(scope)
 
     asked = open_session(Sampling(with_tools=model, approve=approve))
     other = {**ADD, "description": "Adds."}
-    for tool in (ADD, ADD, ADD, other, other, ADD):
+    for tool in (ADD, ADD, other, other, ADD):
         await asked.answer(received(tool))
 
-    assert [[tool.description for tool in tools] for tools in questions] == [[None], ["Adds."]]
-    assert [type(tools) for tools in (*questions, *model.tools)] == [list, list, list, *[ReadOnlyTools] * 5]
-    first, second, third, fourth, fifth, last = model.tools
-    assert second is third
-    assert fourth is fifth
-    assert first == second == last
-    assert fourth[0].input_schema == {"type": "object"}
+    descriptions = [None, "Adds."] if scope == "session" else [None, None, "Adds.", "Adds.", None]
+    assert [[tool.description for tool in tools] for tools in questions] == [[each] for each in descriptions]
+    assert {type(tools) for tools in questions} == {list}
+    assert {type(tools) for tools in model.tools} == {ReadOnlyTools}
+    first, second, third, fourth, last = model.tools
+    assert first is second
+    assert third is fourth
+    assert first == last
+    assert [tools[0].input_schema for tools in model.tools] == [{"type": "object"}] * 5
 
 
 async def test_middleware_around_the_model_sees_tools_that_are_read_anew() -> None:

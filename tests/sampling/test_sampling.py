@@ -72,7 +72,7 @@ async def test_the_requests_of_one_connection_have_one_session_that_no_other_con
 
 
 @pytest.mark.fault("S14")
-async def test_approver_and_handler_see_the_same_request_in_this_order() -> None:
+async def test_approver_and_handler_see_equal_requests_in_this_order() -> None:
     seen: list[tuple[str, SamplingRequest]] = []
     outer = OuterCall("tools/call", "research", 7, call_id=1, inferred=True)
 
@@ -88,7 +88,8 @@ async def test_approver_and_handler_see_the_same_request_in_this_order() -> None
 
     assert [who for who, _ in seen] == ["approver", "handler"]
     request = seen[0][1]
-    assert seen[1][1] is request
+    assert seen[1][1] == request
+    assert seen[1][1].session is request.session
     assert (request.server, request.outer, request.mode, request.max_tokens) == ("calculator", outer, "with_tools", 10)
 
 

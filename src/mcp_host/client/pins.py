@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import RLock
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -21,6 +21,7 @@ from mcp_host.handlers import as_async
 from mcp_host.protocol.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts
 from mcp_host.types import Tool
+from mcp_host.types.base import copy_of
 from mcp_host.types.tool_changes import ToolChange
 
 T = TypeVar("T")
@@ -236,7 +237,8 @@ class ToolPins:
     async def _ask(self, on_changed: Callable[[ToolChange], Awaitable[bool]], change: ToolChange) -> bool:
         """Whether *on_changed* agrees, and the answer counts."""
         try:
-            agreed = await on_changed(change)
+            own = replace(change, old=change.old and copy_of(change.old), new=copy_of(change.new))
+            agreed = await on_changed(own)
         except BaseException:
             self._asked.pop((change.server, change.name), None)
             raise

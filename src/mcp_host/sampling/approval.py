@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Generic, Literal, TypeAlias, TypeVar, get_args
@@ -20,9 +20,10 @@ from mcp_host.handlers import call_handler
 from mcp_host.protocol.callers import caller_key
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, USER_REJECTED
 from mcp_host.sampling.limits import KiB
-from mcp_host.sampling.repeated import ReadOnlyTools, for_others
+from mcp_host.sampling.repeated import ReadOnlyTools
 from mcp_host.sampling.request import REJECTION, SamplingRequest
 from mcp_host.types import Tool
+from mcp_host.types.base import copy_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Deny:
 
 
 Approve: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny] | Allow | Deny]
-"""Decides on one request. A plain function runs in a thread. If it raises, the request is refused with -32603."""
+"""Decides on one request, of which it gets a copy. A plain function runs in a thread. If it raises, the request is refused with -32603."""
 
 AsyncApprove: TypeAlias = Callable[[SamplingRequest], Awaitable[Allow | Deny]]
 
@@ -102,25 +103,21 @@ class RequestApprovals:
         self._asking: dict[CancelScope, SamplingRequest] = {}
         self._last: tuple[ReadOnlyTools, ToolDigests] | None = None  # a server repeats its tools, and they are many
 
-    @property
-    def has_grants(self) -> bool:
-        """Whether there are requests that are allowed without asking."""
-        return len(self._grants) > 0
-
     async def require(self, request: SamplingRequest) -> None:
         """Return if the request is allowed. If the answer to another question allows it, its own is withdrawn.
 
         Raises:
             InputRefused: The approver denied the request, failed, or returned neither `Allow` nor `Deny`.
         """
-        if await self._is_granted(request):
+        if self._grants and await self._is_granted(request):
             return
         decision: object = None
         with CancelScope() as scope:
             self._asking[scope] = request
             try:
+                shown = replace(request, params=copy_of(request.params))  # it may change, for example redact, its own
                 decision = await call_handler(
-                    partial(self._approve, for_others(request)), subject=self._subject, failed=APPROVAL_FAILED
+                    partial(self._approve, shown), subject=self._subject, failed=APPROVAL_FAILED
                 )
             finally:
                 del self._asking[scope]
@@ -150,7 +147,7 @@ class RequestApprovals:
         owners: dict[str, object] = {"session": self, "call": request.outer and request.outer.weak_key}
         if (owner := owners.get(scope)) is None:
             return
-        allowed = await self._digests(request)  # made now: the approver may have changed the tools
+        allowed = await self._digests(request)
         self._grants.setdefault(owner, deque(maxlen=MAX_GRANTS)).append(allowed)
         for asking, other in list(self._asking.items()):
             await checkpoint()  # both may have large tools

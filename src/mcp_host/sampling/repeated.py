@@ -5,11 +5,9 @@ from __future__ import annotations
 import marshal
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from mcp_host.errors import ProtocolError
-from mcp_host.sampling.request import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, Tool
 
 CallT = TypeVar("CallT", bound=Callable[..., object])
@@ -18,25 +16,13 @@ CallT = TypeVar("CallT", bound=Callable[..., object])
 class ReadOnlyTools(list[Tool]):
     """The tools of a request that only a handler with `reads_only` gets: the same list for as long as the server repeats it.
 
-    The schemas in it are dicts, which anyone else could change in place: see `for_others`. *written* are the tools as
-    `marshal` writes their JSON.
+    The schemas in it are dicts, which anyone else could change in place: an approver gets a copy. *written* are the tools
+    as `marshal` writes their JSON.
     """
 
     def __init__(self, tools: Iterable[Tool], written: bytes) -> None:
         super().__init__(tools)
         self.written = written
-
-    def copied(self) -> list[Tool]:
-        """The same tools, read anew."""
-        return Tool.list_from_wire(marshal.loads(self.written))
-
-
-def for_others(request: SamplingRequest) -> SamplingRequest:
-    """*request* with tools of its own, for code that may change them in place."""
-    tools = request.params.tools
-    if not isinstance(tools, ReadOnlyTools):
-        return request
-    return replace(request, params=request.params.model_copy(update={"tools": tools.copied()}))
 
 
 def copied(params: dict[str, Any]) -> dict[str, Any]:

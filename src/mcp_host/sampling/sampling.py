@@ -305,8 +305,7 @@ class SamplingSession:
         """
         limits, tools = self._limits, self._server_tools
         runs_tools = tools is not None and tools.limits is not None
-        asks = self._approvals is not None and not self._approvals.has_grants
-        repeated = None if around_model or runs_tools or asks else self._repeated  # others see the request, too
+        repeated = None if around_model or runs_tools else self._repeated  # others get the request, too
         try:
             read = read_params(
                 params, self.mode, limits, size, accepts_context=self._accepts_context, repeated=repeated

@@ -189,6 +189,11 @@ class Model(BaseModel):
         return wire
 
 
+def copy_of(model: ModelT) -> ModelT:
+    """A copy that shares no object or array with *model*: for code that may change what it gets in place."""
+    return type(model).from_wire(model.to_wire())
+
+
 @lru_cache(maxsize=256)
 def _log_once(problem: str) -> None:
     logger.debug(REPAIRED, problem)

@@ -38,6 +38,24 @@ async def test_each_server_tool_definition_and_caller_is_asked_about_once() -> N
     assert len(approve.asked) == len(calls) + 1
 
 
+async def test_what_an_approver_changes_in_a_tool_changes_neither_the_tool_nor_what_is_allowed() -> None:
+    """Later calls are checked with the same definition."""
+    asked: list[Tool] = []
+
+    async def approve(call: ProposedCall) -> Allow:
+        asked.append(call.tool)
+        call.tool.input_schema.clear()
+        return Allow("session")
+
+    tool = X.model_copy(deep=True)
+    approvals = Approvals(approve)
+    for _ in range(2):
+        await approvals.decide(proposed(tool))
+
+    assert len(asked) == 1
+    assert tool == X
+
+
 async def test_only_what_is_allowed_for_the_session_is_remembered(subtests: pytest.Subtests) -> None:
     for decision in (Allow(), Allow("call"), Deny("no")):
         approve = Approver(decision)

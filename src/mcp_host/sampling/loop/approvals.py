@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from mcp_host.handlers import as_async
 from mcp_host.sampling.approval import Allow, CallApprovals, Deny
 from mcp_host.types import Implementation, Tool
+from mcp_host.types.base import copy_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,10 @@ class Approvals:
 
     def __init__(self, approve: ApproveProposal) -> None:
         shape = "(call: ProposedCall) -> Allow | Deny"
-        self._calls: CallApprovals[ProposedCall] = CallApprovals(as_async(approve, argument="approve", shape=shape))
+        ask: Callable[[ProposedCall], Awaitable[Allow | Deny]]
+        ask = as_async(approve, argument="approve", shape=shape)
+        # A copy, which it may change: later calls are checked with the definition.
+        self._calls = CallApprovals[ProposedCall](lambda call: ask(replace(call, tool=copy_of(call.tool))))
         self._sessions: dict[str, _Session] = {}
 
     async def decide(self, call: ProposedCall) -> Allow | Deny:
