@@ -148,6 +148,7 @@ class ConnectionClosed(McpError):
 
     *may_have_run* is False only if the request was certainly not sent.
     *exit_code* and *stderr* are set for a child process that ended: the last lines, and the first ones if it never sent a message.
+    Where your program ignores SIGCHLD, the exit code is unknown: None.
     """
 
     def __init__(

@@ -226,6 +226,19 @@ async def test_a_server_that_exits_ends_every_call_at_once_with_its_exit_code(bo
     assert ("its stderr:\n  | out of cheese" in str(ends[0])) == (code == 7)
 
 
+async def test_the_exit_code_is_unknown_where_the_program_ignores_sigchld() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with fail_after(SOON):
+            async with client_of("read(); sys.exit(7)", name="server") as client:
+                with pytest.raises(ConnectionClosed, match=r"^server exited; ") as failure:
+                    await says(client)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+    assert failure.value.exit_code is None
+
+
 @pytest.mark.parametrize(
     ("opening", "restart"),
     [

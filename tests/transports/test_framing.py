@@ -25,7 +25,7 @@ class Pipes:
 
     def __init__(self, chunk: bytes) -> None:
         self.stdin = self.stdout = self.process = self
-        self.returncode, self.turns = 0, 0
+        self.exit_code, self.turns = 0, 0
         self._chunk = chunk
 
     async def read_all(self, on_chunk: OnChunk) -> None:

@@ -412,7 +412,7 @@ class StdioChannel:
 
     def _closed(self, *, exited: bool) -> ConnectionClosed:
         """The error for requests in flight."""
-        code = self._child.process.returncode
+        code = self._child.exit_code
         if self._given_up is not None:
             reason = str(self._given_up)
         elif not exited:
@@ -420,7 +420,7 @@ class StdioChannel:
         elif code is not None and code < 0:
             reason = f"{self._name} was ended by signal {-code}"
         else:
-            reason = f"{self._name} exited with code {code}"
+            reason = f"{self._name} exited" if code is None else f"{self._name} exited with code {code}"
         return ConnectionClosed(f"{reason}{self.other_output}", exit_code=code, stderr=self._stderr_shown)
 
 

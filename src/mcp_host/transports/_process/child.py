@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -59,6 +61,15 @@ class Child(ABC):
     @abstractmethod
     async def stop(self, limit: float) -> None:
         """End the server and its descendants within *limit* seconds, as gently as possible; even when cancelled."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the server's own process, negative for a signal; None if it runs.
+
+        None, too, where the program ignores SIGCHLD: the system drops the code, and asyncio and trio make one up.
+        """
+        is_lost = sys.platform != "win32" and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        return None if is_lost else self.process.returncode
 
     async def exits_within(self, seconds: float) -> bool:
         """Whether the server's own process ends in time. Also reaps it."""
