@@ -722,9 +722,9 @@ async def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("proxy", "why"),
     [
-        ("ftp://user:secret@127.0.0.1", "not the URL of a proxy, or"),
-        ("http://user:secret@127.0.0.1:99999", "not the URL of a proxy, or"),
-        ("http://user:secret@[x]", "not the URL of a proxy, or"),
+        ("ftp://user:secret@127.0.0.1", "HTTP_PROXY, .* not the URL of a proxy"),
+        ("http://user:secret@127.0.0.1:99999", "HTTP_PROXY, .* not the URL of a proxy"),
+        ("http://user:secret@[x]", "HTTP_PROXY, .* not the URL of a proxy"),
         ("socks5://user:secret@127.0.0.1", ".*'socksio' package is not installed"),
     ],
 )

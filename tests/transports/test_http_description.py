@@ -191,10 +191,11 @@ async def test_networks_in_no_proxy_are_obeyed(monkeypatch: pytest.MonkeyPatch, 
     ("environment", "why"),
     [
         ({"all_proxy": "socks5://user:s3cret@127.0.0.1"}, "Using SOCKS proxy, but the 'socksio' package is not"),
-        ({"http_proxy": "ftp://user:s3cret@127.0.0.1"}, "not the URL of a proxy, or"),
-        ({"http_proxy": "http://user:s3cret@127.0.0.1:99999"}, "not the URL of a proxy, or"),
-        ({"http_proxy": "http://user:s3cret@a..b"}, "not the URL of a proxy, or"),
-        ({"http_proxy": "http://proxy.test", "no_proxy": "fe80::/10"}, "not the URL of a proxy, or NO_PROXY has a"),
+        ({"http_proxy": "ftp://user:s3cret@127.0.0.1"}, "HTTP_PROXY, .* not the URL of a proxy"),
+        ({"http_proxy": "http://user:s3cret@127.0.0.1:99999"}, "HTTP_PROXY, .* not the URL of a proxy"),
+        ({"http_proxy": "http://user:s3cret#@127.0.0.1"}, ".*in a password, write %2F, %3F and %23 for /, [?] and #"),
+        ({"http_proxy": "http://user:s3cret@a..b"}, "HTTP_PROXY, .* not the URL of a proxy"),
+        ({"http_proxy": "http://proxy.test", "no_proxy": "fe80::/10"}, "HTTP_PROXY, .*, or NO_PROXY has a"),
     ],
 )
 async def test_a_proxy_that_cannot_be_used_is_an_error_of_connecting(

@@ -62,6 +62,10 @@ MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a sess
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PROXY_AUTHENTICATION = 407
+WRONG_PROXY = (
+    "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not the URL of a proxy (in a password, write %2F, %3F and %23 for /, ? and #), "
+    "or NO_PROXY has a pattern that httpx cannot read"
+)
 
 Headers: TypeAlias = Mapping[str, str]
 OnSent: TypeAlias = Callable[[str, Iterable[tuple[str, str]]], None]
@@ -685,11 +689,7 @@ def in_excepted_network(host: str) -> bool:
 
 def unusable_proxy(name: str, exc: Exception) -> ConnectFailed:
     """The error for what an httpx client raises over the proxies of the environment; *name* is the server's."""
-    why = (
-        exc
-        if isinstance(exc, ImportError)
-        else "not the URL of a proxy, or NO_PROXY has a pattern that httpx cannot read"
-    )
+    why = exc if isinstance(exc, ImportError) else WRONG_PROXY
     return ConnectFailed(f"{name}: the proxy of the environment cannot be used: {why}", may_have_run=False)
 
 
