@@ -78,7 +78,10 @@ async def test_a_redirect_cannot_inject_a_header_or_a_request() -> None:
 
 async def test_a_redirect_to_an_invalid_url_fails_only_its_call() -> None:
     async with connected(mcp(call=in_turn(says(b"", 307, location="/\tx"), says()))) as (client, peer):
-        with fail_after(SOON), pytest.raises(ConnectionClosed, match="non-printable ASCII character in URL"):
+        with (
+            fail_after(SOON),
+            pytest.raises(ConnectionClosed, match=r"Invalid URL in location header: .* non-printable"),
+        ):
             await client.call_tool("tides")
         await tides(client)
 

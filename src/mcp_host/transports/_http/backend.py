@@ -283,7 +283,7 @@ class HttpBackend(ABC):
                 location = Secret(location)  # it may repeat our query
                 target, *others = map(url.join, location.split(", "))  # no URL has a blank
             except (httpx.InvalidURL, UnicodeEncodeError) as exc:
-                raise ConnectionClosed(f"{self.name}: {excerpt(str(exc))}") from exc
+                raise ConnectionClosed(f"{self.name}: Invalid URL in location header: {excerpt(str(exc))}") from exc
             if others:
                 refused = f"one of {', '.join(map(display_url, (target, *others)))}"
             elif response.status not in (307, 308):
