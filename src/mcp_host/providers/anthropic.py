@@ -41,7 +41,6 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
-    file_as_text,
     file_text,
     files_elsewhere,
     files_of,
@@ -71,7 +70,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock
+from mcp_host.types.content import ContentBlock, file_as_text
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE
 
 PROVIDER = "anthropic"

@@ -52,7 +52,6 @@ from mcp_host.providers.exchange.replies import (
 )
 from mcp_host.providers.exchange.requests import (
     Prompt,
-    file_as_text,
     file_text,
     link_text,
     media_type,
@@ -76,7 +75,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock
+from mcp_host.types.content import ContentBlock, file_as_text
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS
 
 PROVIDER = "gemini"

@@ -40,7 +40,6 @@ from mcp_host.providers.exchange.replies import (
 from mcp_host.providers.exchange.requests import (
     Prompt,
     WriteSchema,
-    file_as_text,
     file_text,
     link_text,
     media_type,
@@ -66,7 +65,7 @@ from mcp_host.types import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcp_host.types.content import ContentBlock
+from mcp_host.types.content import ContentBlock, file_as_text
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, SamplingMessageContentBlock
 
 PROVIDER = "ollama"

@@ -16,7 +16,6 @@ from mcp_host.providers.exchange.names import NameRule
 from mcp_host.providers.exchange.replies import Call, ReplyBlock, arguments_in
 from mcp_host.providers.exchange.requests import (
     Prompt,
-    file_as_text,
     file_text,
     link_text,
     media_type,
@@ -38,7 +37,7 @@ from mcp_host.types import (
     Tool,
     ToolResultContent,
 )
-from mcp_host.types.content import ContentBlock
+from mcp_host.types.content import ContentBlock, file_as_text
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,6 @@ from mcp_host.providers.exchange.replies import (
 from mcp_host.providers.exchange.requests import (
     Prompt,
     blocks_but_texts,
-    file_as_text,
     link_text,
     media_type,
     merged,
@@ -63,7 +62,7 @@ from mcp_host.types import (
     ToolUseContent,
     UserMessage,
 )
-from mcp_host.types.content import ContentBlock
+from mcp_host.types.content import ContentBlock, file_as_text
 from mcp_host.types.sampling import END_TURN, MAX_TOKENS, STOP_SEQUENCE, TOOL_USE, SamplingMessageContentBlock
 
 PROVIDER = "pydantic-ai"

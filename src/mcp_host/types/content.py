@@ -141,6 +141,11 @@ def link_fields(link: ResourceLink) -> JSONObject:
     return {name: value for name, value in wire.items() if name in FIELDS_FOR_MODELS and value is not None}
 
 
+def file_as_text(uri: str, text: str) -> str:
+    """What a model reads of a file of text, which may have no URI."""
+    return f"Contents of {uri}:\n{text}" if uri else text
+
+
 ContentBlock: TypeAlias = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource, Field(discriminator="type")
 ]

@@ -17,6 +17,7 @@ from mcp_host.sampling.structured.prompts import read_choice, read_conversation,
 from mcp_host.types import (
     AssistantMessage,
     ImageContent,
+    PromptMessage,
     SamplingMessage,
     TextContent,
     Tool,
@@ -165,6 +166,40 @@ class OfAnotherSdk(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
     mime_type: str | None = None
+
+
+def contents(**fields: str) -> Wire:
+    return {"type": "resource", "resource": {"uri": "file:///a", **fields}}
+
+
+OF_PROMPTS: list[tuple[Wire, Wire]] = [
+    (text("?"), text("?")),
+    (IMAGE, IMAGE),
+    (contents(text="print()"), text("Contents of file:///a:\nprint()")),
+    (contents(uri="", text="print()"), text("print()")),
+    (contents(blob="aGk=", mimeType="image/png"), IMAGE),
+    (contents(blob="aGk=", mimeType="audio/mpeg"), AUDIO),
+    (contents(blob="aGk=", mimeType="application/pdf"), text("[contents of file:///a, 4 characters of base64]")),
+    (contents(blob="aGk="), text("[contents of file:///a, 4 characters of base64]")),
+    (
+        {"type": "resource_link", "uri": "file:///b", "name": "b", "_meta": {"k": 1}},
+        text('{"name":"b","uri":"file:///b","type":"resource_link"}'),
+    ),
+]
+
+
+def test_messages_of_prompts_have_the_contents_of_resources(subtests: pytest.Subtests) -> None:
+    """As the client gets them, as the official SDK does, and as JSON that an application has kept."""
+    for block, read in OF_PROMPTS:
+        for role in ("user", "assistant"):
+            wire = {"role": role, "content": block}
+            for said in (PromptMessage.from_wire(wire), OfAnotherSdk.model_validate(wire), wire):
+                with subtests.test(block=block, role=role, said=type(said)):
+                    conversation, _ = read_conversation(None, [QUESTION, said])
+
+                    assert conversation[-1].to_wire() == {"role": role, "content": read}
+    [message], _ = read_conversation(None, [PromptMessage.from_wire(user({"type": "video", "data": "aGk="}))])
+    assert message.to_wire() == user(text("[video, which this version does not know]"))
 
 
 def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:

@@ -584,11 +584,6 @@ def file_text(file: BlobResourceContents, where: str) -> str | None:
         raise refused(where, f"no {excerpt(kind)} that is not UTF-8") from None
 
 
-def file_as_text(uri: str, text: str) -> str:
-    """What a model reads of a file of text, which may have no URI."""
-    return f"Contents of {uri}:\n{text}" if uri else text
-
-
 def files_elsewhere(number: int, place: str) -> str:
     """What stands in a tool's result for the files that are in another *place*, under `files_of`."""
     return f"[{number} {'file' if number == 1 else 'files'}: {place}]"

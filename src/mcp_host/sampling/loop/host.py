@@ -57,8 +57,9 @@ async def run_tool_loop(
 ) -> LoopResult:
     """Ask *model*, run the tools that it calls, give it their results, and so on until it stops.
 
-    *model* is a sampling handler, as for `Sampling`. The conversation is *prompt*, or *messages*: ours, or dicts in
-    the shape of MCP or of OpenAI's chat completions. `LoopResult.messages` is what to go on with.
+    *model* is a sampling handler, as for `Sampling`. The conversation is *prompt*, or *messages*: ours, those of a
+    server's prompt, or dicts in the shape of MCP or of OpenAI's chat completions. `LoopResult.messages` is what to go on
+    with.
 
     *tools* are connected clients, with every tool that they list now, and typed functions or `FunctionTool`s. Plain
     functions run in a thread. All together are *max_tools* at most; `math.inf` is no limit. *tool_choice* is "auto", "required", "none" or the name of a tool that the

@@ -1,7 +1,7 @@
 """Messages and tools, as authors of servers write them, read as the protocol's types.
 
-A conversation is a list of `SamplingMessage`, of dicts in MCP's shape, or of dicts in the shape of OpenAI's
-chat completions; the three may be mixed.
+A conversation is a list of `SamplingMessage`, of messages of prompts, of dicts in MCP's shape, or of dicts in the shape
+of OpenAI's chat completions; they may be mixed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,29 @@ from pydantic_core import from_json
 from mcp_host.errors import ProtocolError, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.protocol import conversation
+from mcp_host.sampling.loop.results import block_text
 from mcp_host.sampling.structured.inlining import inlined
 from mcp_host.sampling.structured.output_schema import OutputSchema, check_schema
-from mcp_host.types import SamplingMessage, TextContent, Tool, ToolChoice, UserMessage
+from mcp_host.types import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    ReceivedContent,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    ToolChoice,
+    UserMessage,
+)
 from mcp_host.types.base import Model, given
+from mcp_host.types.content import file_as_text
 
 Message: TypeAlias = SamplingMessage | Mapping[str, Any] | BaseModel
-"""A message of a conversation. A dict is in MCP's shape, or in the shape of OpenAI's chat completions.
+"""A message of a conversation, or of a prompt. A dict is in MCP's shape, or in the shape of OpenAI's chat completions.
 
 So are the messages of their SDKs, which are pydantic's.
 """
@@ -78,6 +94,8 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[SamplingMessage], s
     in_results = False
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
+        if isinstance(message, PromptMessage):
+            message = {"role": message.role, "content": _of_prompt(message.content)}
         message = dumped(message)
         if not isinstance(message, SamplingMessage | Mapping):
             raise TypeError(f"{where} must be a SamplingMessage or a dict, not {type(message).__name__}")
@@ -119,7 +137,7 @@ def _read_dict(message: Mapping[str, Any], where: str) -> SamplingMessage:
         raise TypeError(f"{where}: tool_calls must be a list, not {type(calls).__name__}")
     blocks += [_tool_use(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(calls)]
     try:
-        return SamplingMessage.from_wire({**wire, "content": blocks})
+        return SamplingMessage.from_wire({**wire, "content": list(map(_without_resource, blocks))})
     except ProtocolError as exc:
         raise ValueError(f"{where}: {_problem(exc)}") from None
 
@@ -165,6 +183,31 @@ def _block(part: object, where: str) -> object:
                 raise ValueError(f"{where}: the format of audio must be {' or '.join(AUDIO)}, not {quoted(name)}")
             return {"type": "audio", "mimeType": AUDIO[name], "data": data}
     return part
+
+
+def _without_resource(block: object) -> object:
+    """*block* of a message, which has no resources: those in results of tools are blocks of the result."""
+    match block:
+        case {"type": "resource"}:
+            return _of_prompt(EmbeddedResource.from_wire(block)).to_wire()
+        case {"type": "resource_link"}:
+            return _of_prompt(ResourceLink.from_wire(block)).to_wire()
+    return block
+
+
+def _of_prompt(block: ReceivedContent) -> TextContent | ImageContent | AudioContent:
+    """A block of a prompt as one of a conversation: of a resource the text, the image or the audio, else what names it."""
+    match block:
+        case TextContent() | ImageContent() | AudioContent():
+            return block
+        case EmbeddedResource(resource=TextResourceContents(uri=uri, text=text)):
+            return TextContent(text=file_as_text(uri, text))
+        case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=str(kind))):
+            if kind.startswith("image/"):
+                return ImageContent(data=data, mime_type=kind)
+            if kind.startswith("audio/"):
+                return AudioContent(data=data, mime_type=kind)
+    return TextContent(text=block_text(block))
 
 
 def _tool_use(call: object, where: str) -> object:
