@@ -314,6 +314,26 @@ def test_an_output_with_reasoning_or_a_phase_is_kept_as_a_whole() -> None:
     assert read_reply(response(said("a", phase=None), CALL), prompt()).turn is None
 
 
+def test_reasoning_that_is_neither_encrypted_nor_stored_is_not_sent_back(subtests: pytest.Subtests) -> None:
+    """ "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."."""
+    bare = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Sums."}]}
+    readable = {**bare, "content": [{"type": "reasoning_text", "text": "Sums."}]}  # of vLLM
+    search = {"type": "web_search_call", "id": "ws_1"}
+    tied = {**CALL, "namespace": "crm"}
+    table: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]] | None]] = [
+        ("left out", [bare, CALL], None),
+        ("null", [{**bare, "encrypted_content": None}, said("a"), CALL], None),
+        ("empty", [{**bare, "encrypted_content": "", "content": []}, CALL], None),
+        ("one of two", [{**bare, "id": "rs_0", "encrypted_content": "e"}, bare, search, CALL], None),
+        ("with a tied call", [bare, tied], [{name: tied[name] for name in tied if name != "id"}]),
+        ("not encrypted", [readable, CALL], [readable, CALL]),
+    ]
+    for case, output, turn in table:
+        with subtests.test(case):
+            assert read_reply(response(*output), prompt()).turn == turn
+    assert read_reply(response(bare, CALL), prompt(options={"store": True})).turn == [bare, CALL]
+
+
 def test_the_text_in_the_strict_format_is_the_call_if_it_is_whole(subtests: pytest.Subtests) -> None:
     asked = prompt(tools=[{**ADD, "name": "a/b"}], toolChoice={"mode": "required"})
     comment, final = said("I will add.", phase="commentary"), said('{"a": 1}', phase="final_answer")

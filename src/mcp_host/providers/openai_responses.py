@@ -93,6 +93,9 @@ KIND = itemgetter("type")  # of an item
 TIED = frozenset({"phase", "namespace", "caller", "async"})
 """Fields of messages and calls that MCP has no place for, and that OpenAI wants back."""
 
+OF_REFERENCE = frozenset({"type", "id", "summary", "status"})
+"""Fields of reasoning from which no model could go on."""
+
 COUNTS: CountFields = {
     "input_tokens": "inputTokens",
     "input_tokens_details": {"cached_tokens": "cacheReadTokens", "cache_write_tokens": "cacheWriteTokens"},
@@ -253,11 +256,12 @@ def read_reply(reply: JSONObject, prompt: Prompt) -> Reply:
         *before, last = [item for item in output if item["type"] == "message"] or [{"type": "message", "content": []}]
         if (own := own_call(_read_output([last])[0], prompt)) is not None:
             content, stop_reason = [*_read_output(before)[0], own], TOOL_USE  # before are comments
+    kept = output if prompt.options.get("store") else _without_references(output)
     return Reply(
         content=content,
         model=reply.get("model") or prompt.model,
         stop_reason=stop_reason,
-        turn=_turn(output) if not kinds <= PLAIN or _is_tied(output) else None,
+        turn=_turn(kept) if not {*map(KIND, kept)} <= PLAIN or _is_tied(kept) else None,
         usage=read_counts(reply.get("usage"), COUNTS) or None,
     )
 
@@ -306,6 +310,21 @@ def _stop_reason(reply: JSONObject, has_refused: bool, *, has_calls: bool) -> st
     if has_refused:
         return "refusal"
     return TOOL_USE if has_calls else END_TURN
+
+
+def _without_references(output: Sequence[JSONObject]) -> Sequence[JSONObject]:
+    """The items that can be sent back, as nothing is stored. If reasoning came without its encrypted content, these are
+    texts and calls, without the ids that tie them to it.
+
+    "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."
+    """
+    if not any(map(_is_reference, output)):
+        return output
+    return [{name: item[name] for name in item if name != "id"} for item in output if item["type"] in PLAIN]
+
+
+def _is_reference(item: JSONObject) -> bool:
+    return item["type"] == "reasoning" and {name for name in item if item[name]} <= OF_REFERENCE
 
 
 def _is_tied(output: Sequence[JSONObject]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from mcp_host import run_tool_loop
 from mcp_host.providers import OpenAIModel
 from mcp_host.providers.exchange.replies import Call, Reply
 from mcp_host.providers.exchange.requests import Prompt
@@ -52,6 +53,20 @@ async def test_a_loop_through_the_sdk_keeps_the_reasoning(serve: Serve, stream: 
     assert len(calls) == 2
     assert "".join(heard) == ("Let me see." if stream else "")
     assert read_reply(last, Prompt(request, "gpt-5.6", asked.names)).content == ["Done."]
+
+
+async def test_a_loop_without_encrypted_reasoning_is_not_refused(serve: Serve) -> None:
+    """As with deployments at Azure that have none: "Item with id 'rs_1' not found"."""
+    server = serve(OpenAIResponsesServer, Said(calls=(Called("double", {"a": 1}),), thinking="Sums."), Said(text="2"))
+
+    def double(a: int) -> int:
+        return 2 * a
+
+    async with openai.AsyncOpenAI(api_key=server.key, base_url=f"{server.url}/v1", max_retries=0) as client:
+        model = OpenAIModel(client, "gpt-5.6", options={"include": None})
+        result = await run_tool_loop(model, "Double 1.", tools=[double])
+
+    assert (result.ended, result.text) == ("answered", "2")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

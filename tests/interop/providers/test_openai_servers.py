@@ -112,7 +112,7 @@ async def test_how_a_response_ends(
 async def test_reasoning_comes_back_whole_with_what_followed_it(serve: Serve, sdk: openai.AsyncOpenAI) -> None:
     server = serve(OpenAIResponsesServer, Said(thinking="Sums.", calls=CALLS[:2]), Said(text="73"))
     client = _at(sdk, server)
-    fixed = {"model": "gpt-5.2", "store": False, "tools": [_tool()]}
+    fixed = {"model": "gpt-5.2", "store": False, "include": ["reasoning.encrypted_content"], "tools": [_tool()]}
     first = await client.responses.create(input=[USER], **fixed)
     outputs = [{**OUTPUT, "call_id": item.call_id} for item in first.output[1:]]
     turn = [item.model_dump(exclude_none=True) for item in first.output]
@@ -144,7 +144,7 @@ async def test_reasoning_that_comes_back_otherwise_is_refused(
 ) -> None:
     server = serve(OpenAIResponsesServer, Said(thinking="Sums.", calls=CALLS[:2]))
     client = _at(sdk, server)
-    fixed = {"model": "gpt-5.2", "store": False, "tools": [_tool()]}
+    fixed = {"model": "gpt-5.2", "store": False, "include": ["reasoning.encrypted_content"], "tools": [_tool()]}
     first = await client.responses.create(input=[USER], **fixed)
     outputs = [{**OUTPUT, "call_id": item.call_id} for item in first.output[1:]]
     turn = change([item.model_dump(exclude_none=True) for item in first.output])

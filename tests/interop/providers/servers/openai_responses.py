@@ -140,8 +140,11 @@ class OpenAIResponsesServer(ModelServer):
             raise Refusal(f"Item '{item['id']}' of type 'reasoning' was provided without its required following item.")
 
     def _check_is_reasoned(self, call: JSON, earlier: list[JSON]) -> None:
-        """https://github.com/laravel/ai/pull/1052. The API knows the call by the id of the item; here by the call_id."""
+        """https://github.com/laravel/ai/pull/1052. The API knows the call by the id of the item; here by the call_id, if its
+        reasoning could come back, too."""
         reasons = self._reasons.get(call["call_id"], [None])
+        if "id" not in call and not any(self._thoughts[reason].encrypted for reason in reasons if reason is not None):
+            return
         if None not in reasons and not {item.get("id") for item in earlier}.intersection(reasons):
             raise Refusal(
                 f"Item '{call.get('id', call['call_id'])}' of type 'function_call' was provided without its required "
@@ -254,11 +257,12 @@ class OpenAIResponsesServer(ModelServer):
                 self._reasons.setdefault(item["call_id"], []).append(item_id)
         if said.thinking is None or item_id is None:
             return items
-        encrypted = f"gAAA{self.sign(item_id, said.thinking)}"
+        included = "reasoning.encrypted_content" in (heard.body.get("include") or ())  # spec: ResponseIncludable
+        encrypted = f"gAAA{self.sign(item_id, said.thinking)}" if included else ""
         followers = tuple(map(_identity, items))
         self._thoughts[item_id] = _Thought(encrypted, followers, heard.body.get("store") is not False)
-        summary = [{"type": "summary_text", "text": said.thinking}]
-        return [{"id": item_id, "type": "reasoning", "summary": summary, "encrypted_content": encrypted}, *items]
+        thought = {"id": item_id, "type": "reasoning", "summary": [{"type": "summary_text", "text": said.thinking}]}
+        return [thought | ({"encrypted_content": encrypted} if included else {}), *items]
 
     def _response(self, said: Said, heard: Heard, items: list[JSON]) -> JSON:
         """spec: Response."""
