@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -149,6 +150,40 @@ async def test_a_server_that_announces_without_end_causes_one_listing_for_each_d
 
     assert 4 <= len(peer.listings) <= 5
     assert seen.lengths == list(range(1, len(peer.listings) + 1))
+
+
+@pytest.mark.fault("F20")
+@paused
+async def test_a_list_that_has_not_changed_though_announced_is_listed_less_and_less_often(era: Era) -> None:
+    """Some servers announce a change whenever they are asked for the list."""
+
+    class Repeating(Peer):
+        announces = True
+
+        async def reply(self, request: Wire, result: Mapping[str, Any]) -> None:
+            if request["method"] == "tools/list":
+                result = tools(1)
+            await super().reply(request, result)
+            if request["method"] == "tools/list" and self.announces:
+                await self.announce()
+
+    peer, seen = Repeating(era), Lists()
+    async with connected(peer, list_changed=ListChanged(tools=seen, delay=2), within=2_000) as client:
+        await peer.announce()
+        await anyio.sleep(1_000)
+        peer.announces = False
+        await anyio.sleep(200)
+        often = len(seen.times)
+        await peer.announce()
+        await anyio.sleep(3)
+
+    pauses = [later - earlier for earlier, later in pairwise(seen.times[:often])]
+    assert pauses == pytest.approx([min(2 * 1.5**number, 60) for number in range(often - 1)], abs=0.01)
+    assert pauses[-1] == pytest.approx(60, abs=0.01)
+    assert len(seen.times) == often + 1
+    assert client.warnings == [
+        "the peer: the tools have not changed, though it keeps saying so: they are listed less often"
+    ]
 
 
 @paused

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from anyio import Event, sleep
+from anyio import Event, current_time, sleep
 
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import NotAdvertised
 from mcp_host.handlers import Failures, as_async, call_callback
 from mcp_host.limits import check_seconds
+from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
 
@@ -32,6 +33,13 @@ AFFECTED: Mapping[str, tuple[str, ...]] = {
 CAPABILITY = {"tools": "tools", "prompts": "prompts", "resources": "resources", "resource_templates": "resources"}
 """The server capability that each list belongs to."""
 
+LONGEST_PAUSE = (
+    60.0  # seconds before a list is listed that was announced as changed, and has not changed for some times
+)
+UNCHANGED = (
+    5  # such times in a row before a warning: some servers announce a change whenever they are asked for the list
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListChanged:
@@ -41,7 +49,8 @@ class ListChanged:
     It may be async; a plain function runs in a thread.
 
     A list is listed *delay* seconds after the first sign of a change, so several changes in that time are one,
-    and a server that keeps announcing changes causes no more than one listing at a time. After a reconnect, or a gap in
+    and a server that keeps announcing changes causes no more than one listing at a time. If the list has not changed, the
+    next one comes later, by up to a minute, until there was no announcement for as long. After a reconnect, or a gap in
     the stream of changes, the lists are handed over as well. If listing fails, a line in `Client.warnings` says so.
 
     Raises:
@@ -113,21 +122,41 @@ class ListWatcher:
                 changed.set()
 
     async def _run(self, name: str) -> None:
+        backoff = Backoff(max_delay=LONGEST_PAUSE, max_failures=UNCHANGED)
+        last: Sequence[object] | None = None
         while True:
+            listed_at = current_time()
             await self._changed[name].wait()
-            await sleep(self._wanted.delay)
+            if current_time() - listed_at > LONGEST_PAUSE:
+                backoff.reset()
+            await sleep(backoff.delay(self._wanted.delay) if backoff.failures else self._wanted.delay)
             self._changed[name] = Event()  # a change during the listing leads to one more
-            await self._hand_over(name)
+            items = await self._hand_over(name)
+            if items is None or items == last:
+                backoff.fail()
+            else:
+                backoff.reset()
+            if items is not None and backoff.failures == UNCHANGED:
+                self._warn(
+                    f"the {_words(name)} have not changed, though it keeps saying so: they are listed less often"
+                )
+            last = items
 
-    async def _hand_over(self, name: str) -> None:
+    async def _hand_over(self, name: str) -> Sequence[object] | None:
+        """The list that was handed over; None if there is none."""
         if (listed := self._lists[name]()) is None:
-            return  # the application has dropped the client
+            return None  # the application has dropped the client
         try:
             items = await listed()
         except NotAdvertised:
-            return  # the server does not have such a list
+            return None  # the server does not have such a list
         except Exception as exc:  # of middleware, too
-            self._warn(f"the {name.replace('_', ' ')} have changed, and could not be listed: {exc}")
-            return
+            self._warn(f"the {_words(name)} have changed, and could not be listed: {exc}")
+            return None
         callback = partial(self._wanted.callbacks[name], items)
         await call_callback(callback, subject=f"ListChanged.{name}", failures=self._failures)
+        return items
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
