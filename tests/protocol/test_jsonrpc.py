@@ -120,6 +120,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], object]] = {
     ),
     "no-message": ({"id": 7, "error": {"code": -32601.0, "data": 1}}, Failure(7, -32601, "an error without a message", 1)),
     "null-message": ({"id": 7, "error": {"code": 5, "message": None}}, Failure(7, 5, "an error without a message")),
+    "message-as-object": ({"id": 7, "error": {"code": 5, "message": {"text": "m"}}}, Failure(7, 5, "{'text': 'm'}")),
     "empty-error": ({"id": 7, "error": {}}, Failure(7, -32603, "an error without a message")),
     "error-as-text": ({"id": 7, "error": "no"}, Failure(7, -32603, "no")),
     "null-id": ({"id": None, "error": {"code": 5, "message": "m"}}, Failure(None, 5, "m")),
@@ -141,10 +142,13 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"jsonrpc": "1.0", "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
     ({"id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
     ({"jsonrpc": 2.0, "id": 7, "result": {}}, Malformed('jsonrpc is not "2.0"', 7)),
-    ({"level": 30, "id": 7, "msg": "done"}, Malformed('jsonrpc is not "2.0"')),
+    ({"level": 30, "id": 7, "msg": "done"}, Malformed("jsonrpc is not \"2.0\": {'level': 30, 'id': 7, 'msg': 'done'}")),
+    ({"error": "upstream timed out"}, Malformed("jsonrpc is not \"2.0\": {'error': 'upstream timed out'}")),
+    ({"id": 7, "error": {"code": 504}}, Malformed("jsonrpc is not \"2.0\": {'id': 7, 'error': {'code': 504}}", 7)),
+    ({"message": "x" * 400}, Malformed(f"jsonrpc is not \"2.0\": {{'message': '{'x' * 287}… (415 characters)")),
     ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
-    ({"jsonrpc": "2.0", "id": 7, "error": []}, Malformed("error is not an error object", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "error": []}, Malformed("error is not an error object: []", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": [], "error": {"code": 1, "message": "m"}}, Malformed("an error response without a usable id")),
     ({"jsonrpc": "2.0", "id": True, "result": {}}, Malformed("a response without a usable id")),
@@ -161,6 +165,28 @@ def test_an_invalid_message_has_a_reason_and_its_id(subtests: pytest.Subtests) -
     for body, malformed in INVALID:
         with subtests.test(body=body):
             assert read(body) == malformed
+
+
+SEQUENCES = (b"\x1b[?25h", b"\x1b[2K\r", b"\x1b]0;npm exec\x07", b"\x1b]2;a title\x1b\\\x1b[0;1m", b"\r\x1b[K ")
+
+
+@pytest.mark.fault("F01")
+def test_control_sequences_of_a_terminal_before_a_message_are_ignored(subtests: pytest.Subtests) -> None:
+    """Launchers such as npm write them to stdout without a line end."""
+    deep = b"[" * 300 + b"]" * 300
+    for sequences, value in product(SEQUENCES, (b"1", b'"\\ud83d"', deep)):
+        with subtests.test(sequences=sequences, value=value[:10]):
+            (read,) = decode(sequences + b'{"jsonrpc":"2.0","id":5,"result":{"a":%b}}' % value)
+
+            assert isinstance(read, Success)
+    for noise in (
+        b"\x1b[32mREADY\x1b[0m",
+        b'\x1b[2m{"jsonrpc":"2.0","id":5,"result":{}}\x1b[0m',
+        b"\x1b[",
+        b"\x1b]0;{}",
+    ):
+        with subtests.test(noise=noise):
+            assert isinstance(decode(noise)[0], Malformed)
 
 
 UNDECODABLE: dict[str, tuple[bytes, object, object]] = {

@@ -54,6 +54,7 @@ ASKED_TOO_MUCH = (
 
 EMPTY: Sequence[object] = (None, [])  # in the place of {}: of a handler that returns nothing, and of PHP
 NOT_JSONRPC = 'jsonrpc is not "2.0"'
+SHOWN = 300  # characters of an answer in another form: a gateway's own errors say in it what is wrong
 
 MAX_BATCH = 5_000  # messages: all of them are handled in one step of the event loop
 MAX_MARKS = 2**20  # opening brackets, colons and commas in one message, outside of strings
@@ -353,13 +354,20 @@ def _warn_of_halves() -> None:
 
 
 def _parse_again(raw: Raw, error: ValueError) -> Any:
-    """Parse what pydantic's parser stops at: a lone surrogate, or more than 200 levels, as one schema in a long list may have.
+    """Parse what pydantic's parser stops at: what a launcher tells the terminal before the message, a lone surrogate, or
+    more than 200 levels, as one schema in a long list may have.
 
     For the levels Python's parser is needed. How far that goes depends on the interpreter and the stack, so the depth is measured.
 
     Raises:
         ValueError: The *error* of pydantic's parser has another reason, or the message is too large, or nests too deeply.
     """
+    if terminal := re.match(_TERMINAL, raw):
+        raw = raw[terminal.end() :]
+        try:
+            return from_json(raw, allow_inf_nan=False)
+        except ValueError as exc:
+            error = exc
     if "hex escape" in str(error) and len(raw) <= MAX_READ_TWICE:
         try:
             return from_json(_without_halves(raw), allow_inf_nan=False)
@@ -378,6 +386,9 @@ def _parse_again(raw: Raw, error: ValueError) -> Any:
         raise ValueError(too_deep) from None
     return body
 
+
+_TERMINAL = rb"(?:\r|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+"
+"""Control sequences, such as those of npm for the cursor and the title of the window. (ECMA-48, 5.4; xterm's OSC)"""
 
 _BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
@@ -416,7 +427,10 @@ def _read(body: Any, size: int) -> Incoming:
 
 def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
     if body.get("jsonrpc") != "2.0":
-        return Malformed(NOT_JSONRPC, id if "result" in body or "error" in body else None)  # else a line of a log
+        if "result" in body:
+            return Malformed(NOT_JSONRPC, id)
+        reason = f"{NOT_JSONRPC}: {quoted(body, SHOWN)}"
+        return Malformed(reason, id if "error" in body else None)  # else it is a line of a log
     if (error := body.get("error")) is not None:  # a serializer may write all members, those that are missing as null
         if id is None and body.get("id") is not None:
             return Malformed("an error response without a usable id")
@@ -425,7 +439,7 @@ def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:
                 return Failure(id, code, message, rest.get("data"))
             case dict() | str():
                 return Failure(id, *_read_error({"message": error} if isinstance(error, str) else error))
-        return Malformed("error is not an error object", id)
+        return Malformed(f"error is not an error object: {quoted(error)}", id)
     if id is None:
         return Malformed("a response without a usable id")
     if isinstance(result := body.get("result"), dict):
@@ -439,7 +453,7 @@ def _read_error(error: dict[str, Any]) -> tuple[int, str, object]:
     """Code, message and data of an error that is not quite one: the words of the server are worth more than its form."""
     code, message = error.get("code"), error.get("message")
     if not isinstance(message, str):
-        message = "an error without a message"
+        message = "an error without a message" if message is None else quoted(message, SHOWN)
     if type(code) is float and code == code // 1:
         code = int(code)  # as an id
     elif isinstance(code, str) and re.fullmatch(INTEGER, code):

@@ -255,7 +255,7 @@ class HttpChannel:
         is_json = response.content_type == JSON
         body = await response.read_all(self._max_message) if is_json else b""
         if not is_json or (not body and response.status in NO_CONTENT):
-            raise ProtocolError(f"{self._backend.name}: {_no_response(response)}")
+            raise ProtocolError(f"{self._backend.name}: {await _no_response(response)}")
         messages = decode(body)
         for message in messages:
             if isinstance(message, Failure):
@@ -340,8 +340,10 @@ def _check_error(session: LegacySession | None, error: Failure) -> None:
         raise session.lost(error.message, may_have_run=False)
 
 
-def _no_response(response: HttpResponse) -> str:
+async def _no_response(response: HttpResponse) -> str:
     if response.status in NO_CONTENT:
         return f"HTTP {response.reason} for a request: no response can follow"
     kind = f"the content type {excerpt(response.content_type)}" if response.content_type else "no content type"
-    return f"HTTP {response.reason} with {kind}, neither {JSON} nor {EVENT_STREAM}"
+    body = await response.beginning() if response.content_type == "text/plain" else b""
+    said = excerpt(body.decode(errors="replace").strip())
+    return f"HTTP {response.reason} with {kind}, neither {JSON} nor {EVENT_STREAM}{said and f': {said}'}"
