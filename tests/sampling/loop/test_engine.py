@@ -249,10 +249,14 @@ ERRORS_OF_OURS: list[tuple[McpError, str]] = [
     (HttpStatusError(422, "https://db.internal: 422"), "failed: its server refused the call (HTTP 422)"),
     (HttpStatusError(500, "https://db.internal: 500", code=-32000, rpc_message="no index"), "failed: no index"),
     (RequestTimeout("tools/call: took longer than 30 s (timeout)"), "failed: it did not finish in time"),
-    (InvalidToolOutput("$.key: 'hunter2' is too short", text("")), "failed: its result does not match its schema"),
+    (
+        InvalidToolOutput("$.key: 'hunter2' is too short", text("")),
+        "failed: it has run, but its result does not match its schema",
+    ),
     (
         InvalidToolOutput("$.key: 'hunter2' is too short", text("connection\nrefused" + "!" * 1_000)),
-        f"failed: its result does not match its schema; it says: connection\\nrefused{'!' * 982}… (1018 characters)",
+        "failed: it has run, but its result does not match its schema; it says: "
+        f"connection\\nrefused{'!' * 982}… (1018 characters)",
     ),
     (ProtocolError("not JSON: hunter2"), "failed: its answer cannot be read; it may have run"),
     (InputNotGiven("KeyError: hunter2", key="a", method="roots/list"), "failed"),

@@ -501,7 +501,7 @@ def _failure(name: str, exc: BaseException, warnings: CountedWarnings) -> CallTo
         case McpTimeout():
             why = ": it did not finish in time"
         case InvalidToolOutput(text=text):
-            why = f": its result does not match its schema{f'; it says: {text}' if text else ''}"
+            why = f": it has run, but its result does not match its schema{f'; it says: {text}' if text else ''}"
         case ProtocolError():
             why = f": its answer cannot be read; {MAY_HAVE_RUN}"
         case McpError() if not isinstance(
