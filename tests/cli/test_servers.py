@@ -226,9 +226,10 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
     assert named.out == f"Imported: a from {theirs.name}\n    ./a 'a\\x1b' --token=***\n"
 
 
-def test_an_import_takes_no_answer_of_a_server_that_was_removed(
+def test_an_import_takes_no_answer_of_another_server_unseen(
     run: Run, home: Path, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The keyring has answers of servers that were removed or replaced. Those in use are shared, which is said."""
     keyring = MemoryTokens()
     server = {"command": "a", "args": ["${input:KEY}", "${input:OTHER}", "${input:NEW}"]}
     described = [{"type": "promptString", "id": id, "description": "x"} for id in ("KEY", "OTHER", "NEW")]
@@ -236,15 +237,17 @@ def test_an_import_takes_no_answer_of_a_server_that_was_removed(
     mine = {"mcpServers": {"gone": server, "b": {"command": "b", "args": ["${input:OTHER}"]}}, "inputs": described}
     written(own.parent, own.name, json.dumps(mine))
     keys = [f"input {id} of {own}" for id in ("KEY", "OTHER")]
-    for key in keys:
-        anyio.run(keyring.swap, key, None, "s3cret")
-
     words = ("servers", "import", "--from", str(written(home, "theirs.json", text)))
     assert run("servers", "remove", "gone").code == run(*words, "--config", "other.json").code == 0
     monkeypatch.setattr(KeyringAnswers, "of_person", lambda: KeyringAnswers(keyring))
-    assert run(*words).code == 0
 
-    assert [anyio.run(keyring.load, key) for key in keys] == [None, "s3cret"]
+    for replacing in ((), ("--replace",)):
+        for key in keys:
+            anyio.run(keyring.swap, key, anyio.run(keyring.load, key), "s3cret")
+        done = run(*words, *replacing)
+
+        assert done.out.splitlines()[2:] == ["    the input 'OTHER' is one of 'b', too: both get the same answer"]
+        assert [anyio.run(keyring.load, key) for key in keys] == [None, "s3cret"]
 
 
 ERRORS: list[tuple[list[str], str]] = [

@@ -485,6 +485,8 @@ def test_an_entry_gets_no_answer_that_was_given_for_another(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="the file has another input 'key': change the id of one of them"):
         add_server(own, "a", entry)
     assert own.read_text() == text
+    add_server(own, "b", entry, replace=True)  # in the place of the only one that had it
+    assert [each["id"] for each in json.loads(own.read_text())["inputs"]] == ["key"]
 
 
 SWITCHES: list[tuple[str, str, str, str]] = [

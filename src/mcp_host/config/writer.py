@@ -168,7 +168,8 @@ def _describe(file: ServersFile, edit: Edit, server: str, each: Input) -> None:
         **({"password": True} if each.password else {}),
         **({"options": list(each.options)} if each.options else {}),
     }
-    is_used = any(used.id == each.id for entry in file.servers for used in entry.inputs)
+    others = [entry for entry in file.servers if entry.name != server]
+    is_used = any(used.id == each.id for entry in others for used in entry.inputs)
     if not same and not is_used:
         edit.set((*at, len(described)), wanted)
     elif same != [wanted]:

@@ -193,14 +193,13 @@ def _import(options: Options) -> Report:
         try:
             if len(entries) > 1:
                 raise UsageError("they differ: choose one by --from")
-            left_out = _copy(options, name, entry)
-            shown = without_secrets(entry.shown)
-            notes = [*left_out, *_readers(options, entry)]
+            notes = [*_copy(options, name, entry), *_readers(options, entry)]
         except (ConfigError, UsageError) as exc:
             reason = text_of(exc).removeprefix(f"{escaped(str(_path(options)))}: server {quoted(name)}: ")
             left.append({**about, "reason": reason})
             print_error(f"{escaped(name)} of {paths} is not imported: {reason}")
             continue
+        shown = without_secrets(entry.shown)
         copied.append({**about, "shown": shown, "notes": notes})
         if not options.json:  # in one's own file it is started without consent
             Printer(sys.stdout).text("\n    ".join([f"Imported: {escaped(name)} from {paths}", shown, *notes]))
@@ -209,14 +208,24 @@ def _import(options: Options) -> Report:
 
 
 def _copy(options: Options, name: str, entry: config.ServerEntry) -> Sequence[str]:
-    """Write *entry* into the file. It gets no answer that the keyring has for a server which is not in the file any more."""
+    """Write *entry* into the file, and say what it lacks there, or shares with another server.
+
+    It gets no answer that the keyring has for a server which is not in the file any more.
+    """
     file, path = _file(options), _path(options)
-    used = [each.key for server in config.read_servers(file).servers for each in server.inputs] if path.exists() else []
-    left_out = config.add_server(file, name, entry, replace=options.replace)
-    new = [key for each in entry.inputs if (key := replace(each, path=path).key) not in used]
-    if new and (keyring := KeyringAnswers.of_person()) is not None:
+    others = config.read_servers(file).servers if path.exists() else ()
+    notes = list(config.add_server(file, name, entry, replace=options.replace))
+    users = {each.key: server.name for server in others if server.name != name for each in server.inputs}
+    inputs = {replace(each, path=path).key: each.id for each in entry.inputs}
+    both = "both get the same answer"
+    notes += [
+        f"the input {quoted(id)} is one of {quoted(users[key])}, too: {both}"
+        for key, id in inputs.items()
+        if key in users
+    ]
+    if (new := inputs.keys() - users) and (keyring := KeyringAnswers.of_person()) is not None:
         anyio.run(keyring.forget, new)
-    return left_out
+    return notes
 
 
 def _readers(options: Options, entry: config.ServerEntry) -> Iterator[str]:
