@@ -161,6 +161,7 @@ def test_the_folder_of_a_project_is_that_of_its_file_or_the_one_above(
         (".dotfiles/.mcp.json", ".dotfiles"),
         (".dotfiles/.cursor/mcp.json", ".dotfiles"),
         (".other/mcp.json", "."),
+        (".opencode/opencode.json", "."),
         ("other/mcp.json", "other"),
     ):
         with subtests.test(name):

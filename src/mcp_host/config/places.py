@@ -184,8 +184,6 @@ def place_of(path: Path, home: Path | None = None) -> FoundFile:
 
 def project_of(path: Path) -> Path:
     """The folder of the project that has this file: that of the file, or the one above ``.vscode`` and the like."""
-    whole = path.absolute()
-    places = [place for place in PLACES if place.base == "project" and place.dialect != GENERIC]
-    if found := [place for place in places if whole.parts[-len(place.parts) :] == place.parts]:
-        return whole.parents[max(len(place.parts) for place in found) - 1]
-    return whole.parents[1] if whole.parent.name.startswith(".") else whole.parent
+    folder = path.absolute().parent
+    hides_itself = path.name.startswith(".")  # such as .dotfiles/.mcp.json: no host hides a file in its own folder
+    return folder.parent if folder.name.startswith(".") and not hides_itself else folder
