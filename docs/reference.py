@@ -36,6 +36,7 @@ Other names may change without notice.
 - [`mcp_host.sampling`](#mcp_hostsampling): sampling without a client
 - [`mcp_host.sampling.structured`](#mcp_hostsamplingstructured): the host's model, for authors of servers
 - [`mcp_host.telemetry`](#mcp_hosttelemetry): OpenTelemetry
+- [`mcp_host.proxy`](#mcp_hostproxy): a server for hosts, in front of another one
 - [`mcp_host.testing`](#mcp_hosttesting): servers, peers and models for tests
 - [`mcp_host.types`](#mcp_hosttypes): messages and content
 - [Limits and their defaults](limits.md)
@@ -50,6 +51,7 @@ MODULES: Mapping[str, str] = {
     "mcp_host.group": "",
     "mcp_host.middleware": "",
     "mcp_host.providers": "",
+    "mcp_host.proxy": "",
     "mcp_host.sampling": "The names of `mcp_host` that concern sampling are here, too.",
     "mcp_host.sampling.structured": "",
     "mcp_host.telemetry": "",

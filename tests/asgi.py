@@ -8,8 +8,8 @@ from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 
+from mcp_host.serving.http.uvicorn_server import UvicornServer, listen
 from mcp_host.testing import Server
-from mcp_host.testing._http.serving import UvicornServer, listen
 
 
 @contextmanager

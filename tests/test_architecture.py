@@ -69,12 +69,18 @@ MAY_IMPORT = {
     "telemetry": {
         *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
     },
+    "serving": {"concurrency", "errors", "protocol", "types"},
+    "proxy": {
+        *("client", "concurrency", "elicitation", "errors", "limits", "middleware", "protocol", "sampling"),
+        *("serving", "session", "terminal", "transports", "types", "version"),
+    },
     "testing": {
-        *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "transports", "types", "version"),
+        *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "serving", "transports", "types"),
+        "version",
     },
     "cli": {
         *("auth", "client", "concurrency", "config", "elicitation", "errors", "group", "json_schema", "limits"),
-        *("mcp_host", "protocol", "providers", "sampling", "secret", "terminal", "testing", "transports"),
+        *("mcp_host", "protocol", "providers", "proxy", "sampling", "secret", "terminal", "testing", "transports"),
         *("types", "version"),
     },
     "__main__": {"cli"},

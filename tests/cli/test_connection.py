@@ -10,7 +10,7 @@ import pytest
 
 from mcp_host import StreamableHttp
 from mcp_host.cli.arguments import parse
-from mcp_host.cli.connection import _transport
+from mcp_host.cli.connection import transport_of
 from mcp_host.cli.output import UsageError
 from tests.asgi import serving_mcp
 from tests.cli import everything
@@ -57,7 +57,7 @@ OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
 def test_certificates_and_a_socket_are_those_of_the_transport(subtests: pytest.Subtests) -> None:
     for words, expected in OPTIONS:
         with subtests.test(" ".join(words)):
-            transport = _transport(parse(["tools", URL, *words]), None)
+            transport = transport_of(parse(["tools", URL, *words]), None)
 
             assert isinstance(transport, StreamableHttp)
             assert {name: getattr(transport, name) for name in expected} == expected
@@ -93,7 +93,7 @@ def test_each_wrong_option_is_one_sentence(subtests: pytest.Subtests) -> None:
     for words, sentence in ERRORS:
         with subtests.test(" ".join(words)[:60]):
             with pytest.raises(UsageError) as caught:
-                _transport(parse(["tools", *words]), None)
+                transport_of(parse(["tools", *words]), None)
             assert str(caught.value).startswith(sentence)
 
 

@@ -22,7 +22,7 @@ from web_application import make_app
 from web_questions import Questions
 
 from mcp_host import Stdio
-from mcp_host.testing._http.serving import listen
+from mcp_host.serving.http.uvicorn_server import listen
 from tests.transports.http_peers import Log, reserved_port
 
 TIMEOUT = 60.0  # seconds for several programs that import everything, on a busy machine

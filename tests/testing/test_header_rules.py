@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcp_host.protocol.jsonrpc import Request
-from mcp_host.testing._http.rules import check_headers
-from mcp_host.testing.errors import RequestError
+from mcp_host.serving.errors import RequestError
+from mcp_host.serving.http.rules import check_headers
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -19,8 +19,8 @@ import uvicorn
 from anyio import create_task_group
 from pydantic_core import to_json
 
+from mcp_host.serving.http.uvicorn_server import UvicornServer, listen
 from mcp_host.testing import Context, Server
-from mcp_host.testing._http.serving import UvicornServer, listen
 from tests.extent import on_both
 from tests.testing.raw import INITIALIZE, Wire, answer, call, request, text
 from tests.testing.raw_http import ACCEPT, Peer, Response, Stream, served, session
@@ -330,7 +330,7 @@ def test_a_server_process_prints_its_url_and_ends_on_a_signal() -> None:
 
 async def test_without_uvicorn_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "mcp_host.testing._http.serving", raising=False)
+    monkeypatch.delitem(sys.modules, "mcp_host.serving.http.uvicorn_server", raising=False)
 
     with pytest.raises(ImportError, match=r"pip install 'mcp-host\[testing\]'"):
         async with Server("s").http():

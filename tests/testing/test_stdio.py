@@ -176,7 +176,7 @@ def test_an_interrupt_ends_the_server_quietly(ready: Child) -> None:
 
 INTERRUPTED = """
 import signal, sys
-from mcp_host.testing._server.session import Session
+from mcp_host.serving.session import Session
 from tests.testing.stdio_server import server
 
 Session.receive = lambda session, message: signal.raise_signal(signal.SIGINT)

@@ -46,8 +46,8 @@ async def _client(
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         console.show(log_line(message))
 
-    auth, explaining = _authorization(options, console)
-    transport = _transport(options, auth, on_stderr=console.show if options.verbose else None)
+    auth, explaining = authorization_of(options, console)
+    transport = transport_of(options, auth, on_stderr=console.show if options.verbose else None)
     client = Client(
         transport,
         sampling=sampling,
@@ -75,7 +75,7 @@ async def _client(
             console.show(auth.explain())
 
 
-def _authorization(options: Options, console: Console) -> tuple[OAuth | None, AbstractContextManager[None]]:
+def authorization_of(options: Options, console: Console) -> tuple[OAuth | None, AbstractContextManager[None]]:
     """That of a URL, unless the person has passed another one, and what explains its errors."""
     if options.url is None or any(name.lower() == "authorization" for name, _ in options.header):
         return None, nullcontext()
@@ -85,10 +85,15 @@ def _authorization(options: Options, console: Console) -> tuple[OAuth | None, Ab
     return auth, explaining(auth, options)
 
 
-def _transport(options: Options, auth: OAuth | None, *, on_stderr: Callable[[str], None] | None = None) -> Transport:
+def transport_of(options: Options, auth: OAuth | None, *, on_stderr: Callable[[str], None] | None = None) -> Transport:
+    """The transport to the server of the command line.
+
+    Raises:
+        UsageError: The URL or a header is invalid.
+    """
     try:
         if options.url is None:
-            restart = options.verb == "chat"  # other commands make their calls once
+            restart = options.verb in ("chat", "proxy")  # other commands make their calls once
             return Stdio(options.command, env=_environment(options), on_stderr=on_stderr, restart=restart)
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 

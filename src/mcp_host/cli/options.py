@@ -9,7 +9,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.parameters import Item
@@ -186,6 +186,14 @@ class Options:
         help=f"the most tokens that one answer may have (default: {MAX_TOKENS:,})")
     max_tools = Option(MAX_TOOLS, "--max-tools", type=partial(_number, "tools"), metavar="N",
         help=f"the most tools that a server may have: each costs tokens in every answer (default: {MAX_TOOLS})")
+
+    # A proxy
+    allow = Option[list[str]]([], "--allow", metavar="TOOL",
+        help="let calls of this tool use the model without asking: a name, or a pattern such as plan_*")
+    approve = Option("host", "--approve", choices=("host", "terminal", "always"),
+        help="who is asked before the model answers (default: host, in a form that it shows)")
+    answer_sampling = Option[Literal["auto", "always", "never"]]("auto", "--sampling", choices=("auto", "always", "never"),
+        help="whether --model answers: if the host cannot (default), always, or never")
 
     # Single commands
     unchecked = Option(False, "--unchecked", help="check nothing: send key=text as text, and take any result")

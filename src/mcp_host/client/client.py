@@ -358,7 +358,9 @@ class Client:
         call = Call(method="tools/call", params=params, timeouts=timeouts, on_reports=on_reports, caller=caller)
         try:
             if self._state.middleware is None:
-                return (await self._call_tool(connection, call))[1]
+                _, result = await self._call_tool(connection, call)
+                assert result is not None, "it is not relayed"
+                return result
             if self._lifetime.filtered is not None:
                 await self._check_policy(call)  # before middleware asks a person to approve
             return types.CallToolResult.from_wire(await self._through_middleware(connection, call, self._perform))
@@ -531,6 +533,27 @@ class Client:
             raise CallerError(f"the client sends {method} by itself")
         return await self._request(method, {**_mapping(params, "params")}, timeout, idle_timeout, on_progress, caller)
 
+    async def relay(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        on_report: Callable[[Params], None] | None = None,
+        caller: object = None,
+    ) -> Params:
+        """As `request`, for a proxy: *on_report* gets the params of each progress notification, as they came."""
+        connection, timeouts = await self._lifetime.live(None, None)
+        on_reports = None if on_report is None else _passing_on(on_report)
+        call = Call(
+            method=method,
+            params=dict(params),
+            timeouts=timeouts,
+            on_reports=on_reports,
+            caller=caller,
+            relayed=True,
+        )
+        return await self._send(connection, call)
+
     async def notify(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> None:
@@ -543,8 +566,15 @@ class Client:
         """
         if _text(method, "method") in BY_CLIENT:
             raise CallerError(f"the client sends {method} by itself")
+        await self._send_notification(method, {**_mapping(params, "params")}, timeout)
+
+    async def relay_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """As `notify`, for a proxy: also of what else the client sends by itself, such as progress of a request of the server."""
+        await self._send_notification(method, dict(params), None)
+
+    async def _send_notification(self, method: str, params: Params, timeout: float | None) -> None:
         connection, timeouts = await self._lifetime.live(timeout, None)
-        call = Call(method=method, params={**_mapping(params, "params")}, timeouts=timeouts)
+        call = Call(method=method, params=params, timeouts=timeouts)
         if self._state.middleware is None:
             await connection.notify(call)
         else:
@@ -678,8 +708,11 @@ class Client:
         await connection.notify(call)
         return {}
 
-    async def _call_tool(self, connection: Connection, call: Call) -> tuple[Params, types.CallToolResult]:
-        """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms."""
+    async def _call_tool(self, connection: Connection, call: Call) -> tuple[Params, types.CallToolResult | None]:
+        """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms.
+
+        What is relayed for a host is not parsed, unless there is a schema to check it with.
+        """
         name, timeouts = call.params["name"], call.timeouts
         tool = self._lifetime.tools.listed.get(name)
         if self._lifetime.filtered is not None:
@@ -695,8 +728,10 @@ class Client:
             if self._lifetime.filtered is not None:
                 connection, tool = await self._check_policy(call)
             wire = await connection.request(call if tool is None else tool.prepare(call))
-        result = types.CallToolResult.from_wire(wire)
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
+        if tool is None and call.relayed:
+            return wire, None
+        result = types.CallToolResult.from_wire(wire)
         if tool is not None and (problem := await tool.mismatch(result, timeouts)) is not None:
             await self._report_mismatch(name, result, problem, timeouts)
         return wire, result
@@ -749,6 +784,7 @@ class Client:
                 on_reports=call.on_reports,
                 headers=request.headers,
                 caller=call.caller,
+                relayed=call.relayed,
                 call_id=call.call_id,
                 sent_ids=request.sent_ids,
             )  # its context has what middleware has set, such as the current span
@@ -968,6 +1004,14 @@ def _reporting(on_progress: OnProgress) -> OnReports:
 
     async def report(reports: deque[Params]) -> None:
         await callback(types.ProgressNotificationParams.from_wire(reports.popleft()))
+
+    return report
+
+
+def _passing_on(on_report: Callable[[Params], None]) -> OnReports:
+    async def report(reports: deque[Params]) -> None:
+        while reports:
+            on_report(reports.popleft())
 
     return report
 

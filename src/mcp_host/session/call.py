@@ -75,6 +75,8 @@ class Call:
     """Whether the server declares that running it twice does no harm."""
     caller: object = field(default=None, repr=False)
     """The application's own object, for its own handlers only."""
+    relayed: bool = False
+    """Whether it is made for a host of a proxy: its result is passed on as it came."""
     call_id: int = field(default_factory=count(1).__next__)
     """The same for every request of this call; counted per process."""
     context: Context = field(default_factory=copy_context, repr=False)

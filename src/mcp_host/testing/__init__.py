@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from mcp_host.errors import NotDeclared
 from mcp_host.functions import ToolError
+from mcp_host.serving.errors import ClientError, RequestError
 from mcp_host.testing.context import Context
-from mcp_host.testing.errors import CassetteError, ClientError, RequestError
+from mcp_host.testing.errors import CassetteError
 from mcp_host.testing.model import ScriptedModel
 from mcp_host.testing.scripted import ScriptedPeer
 from mcp_host.testing.server import Server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -13,7 +13,8 @@ from mcp_host.errors import NotDeclared, ProtocolError
 from mcp_host.functions import Injected, PlainSchema, ToolError
 from mcp_host.protocol.jsonrpc import Id, Params
 from mcp_host.sampling.structured import ServerSampling
-from mcp_host.testing._server.remote_client import SEVERITY, ReceivedRequest, meta_of
+from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, meta_of
+from mcp_host.serving.service import Ask
 from mcp_host.types.base import given
 
 
@@ -26,11 +27,11 @@ class Context(ServerSampling, Injected):
     `request` and `notify` send anything.
     """
 
-    def __init__(self, call: ReceivedRequest, request: Callable[[str, Params], Awaitable[Params]]) -> None:
+    def __init__(self, call: ReceivedRequest, ask: Ask) -> None:
         sampling = call.client.capabilities.sampling  # without it, `_ask_model` raises
         super().__init__(self._ask_model, with_tools=sampling is None or sampling.tools is not None)
         self._call = call
-        self._request = request
+        self._request = ask
 
     @property
     def request_id(self) -> Id:

@@ -15,13 +15,13 @@ from mcp_host import types
 from mcp_host.functions import AnyFunction, Function, FunctionTool
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.testing._server.catalog import Catalog, CompletionFunction, Offer, RequestHandler, template_pattern
-from mcp_host.testing._server.session import Session
+from mcp_host.serving.session import Session
+from mcp_host.testing._catalog import Catalog, CompletionFunction, Offer, RequestHandler, template_pattern
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types.base import given
 
 if TYPE_CHECKING:
-    from mcp_host.testing._http.app import HttpApp
+    from mcp_host.serving.http.app import HttpApp
 
 FunctionT = TypeVar("FunctionT", bound=AnyFunction)
 CompletionT = TypeVar("CompletionT", bound=CompletionFunction)
@@ -72,11 +72,11 @@ class Server:
         self.name = name
         info = types.Implementation(name=name, version=version)
         self._catalog = Catalog(
-            info,
-            instructions,
-            tuple(versions),
-            page_size,
-            ttl,
+            info=info,
+            instructions=instructions,
+            versions=tuple(versions),
+            page_size=page_size,
+            ttl=ttl,
             resume_timeout=resume_timeout,
             max_suspended=max_suspended,
         )
@@ -278,10 +278,12 @@ class Server:
 
         async with create_task_group() as tasks:
             session = Session(self._catalog, tasks.start_soon, send)
-            with self._catalog.subscribed(session.subscription):
+            try:
                 async for raw in inbox:
                     for message in decode(raw):
                         session.receive(message)
+            finally:
+                session.close()
             tasks.cancel_scope.cancel()
 
     def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:
@@ -289,7 +291,7 @@ class Server:
 
         The output of tools, and of processes that they start, goes to stderr.
         """
-        from mcp_host.testing._server.stdio import run  # here, because only a program needs it
+        from mcp_host.serving.stdio import run  # here, because only a program needs it
 
         run(self._catalog, backend)
 
@@ -299,7 +301,7 @@ class Server:
         With *json_response* a POST is answered in JSON; progress and requests to the client
         then use the GET stream. Since 2026-07-28 there is none, and progress is lost.
         """
-        from mcp_host.testing._http.app import HttpApp  # here, because most servers do not use HTTP
+        from mcp_host.serving.http.app import HttpApp  # here, because most servers do not use HTTP
 
         app = HttpApp(self._catalog, json_response=json_response, path=path)
         self._apps.add(app)
@@ -319,7 +321,7 @@ class Server:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
             OSError: There is another file at *uds*, or a server that listens.
         """
-        from mcp_host.testing._http.serving import serve  # here, because only this needs uvicorn
+        from mcp_host.serving.http.uvicorn_server import serve  # here, because only this needs uvicorn
 
         path = None if uds is None else os.fspath(uds)
         async with serve(self.asgi(json_response=json_response), path) as url:
@@ -333,7 +335,7 @@ class Server:
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
-        from mcp_host.testing._http.serving import run  # here, because only this needs uvicorn
+        from mcp_host.serving.http.uvicorn_server import run  # here, because only this needs uvicorn
 
         run(self.asgi(json_response=json_response), port)
 

@@ -22,8 +22,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 from mcp_host import Client, StreamableHttp
+from mcp_host.serving.http.uvicorn_server import serve
 from mcp_host.testing import Server
-from mcp_host.testing._http.serving import serve
 
 server = Server("tides")
 

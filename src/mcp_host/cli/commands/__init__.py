@@ -83,6 +83,7 @@ chat https://example.com/mcp --model anthropic:claude-sonnet-5
 chat --config mcp.json --model anthropic:claude-sonnet-5
 chat --model ollama:llama3 --system 'Be brief.' -- npx -y @modelcontextprotocol/server-everything
 echo 'What is 12.5 * 4?' | {NAME} chat --yes --model arithmetic -- python examples/calculator_server.py
+proxy --model anthropic:claude-sonnet-5 --allow plan_dinner -- uvx planner-server
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py
 login https://example.com/mcp
@@ -148,6 +149,12 @@ COMMANDS: Mapping[str, Command] = {
             "model": {"required": True, "help": f"the model to talk to: {MODEL_NAMES}"},
             "yes": {"help": "call tools, and let the server use the model, without asking you"},
         },
+    ),
+    "proxy": Command(
+        "be a server for a host, in front of another one: it gives the host's server a model, and speaks the host's revision",
+        (*SERVER, "model", "allow", "approve", "answer_sampling"),
+        module="proxy",
+        changes={"model": {"help": f"answer the server's requests for a model with this one: {MODEL_NAMES}"}},
     ),
     "inspect": Command("show a server's name, capabilities, tools, resources and prompts", ("json", *SERVERS)),
     "login": Command(

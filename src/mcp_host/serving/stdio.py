@@ -1,4 +1,4 @@
-"""A test server as a child process, over stdin and stdout."""
+"""Serving one client over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from threading import Thread
 from typing import Literal
 
 import anyio
-from anyio import Event, RunFinishedError, create_task_group, current_time, from_thread, to_thread
+from anyio import CancelScope, Event, RunFinishedError, create_task_group, current_time, from_thread, to_thread
 from anyio.lowlevel import current_token
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
-from mcp_host.testing._server.catalog import Catalog
-from mcp_host.testing._server.session import Session
+from mcp_host.serving.service import Service
+from mcp_host.serving.session import Session
 
 ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers
 FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
 
 
-def run(catalog: Catalog, backend: Literal["asyncio", "trio"]) -> None:
+def run(service: Service, backend: Literal["asyncio", "trio"]) -> None:
     """Serve one client over this process's stdin and stdout, until stdin ends."""
     stdin, stdout = _take_over()
     with redirect_stdout(sys.stderr):
         try:
-            anyio.run(_serve, catalog, stdin, stdout, backend=backend)
+            anyio.run(_serve, service, stdin, stdout, backend=backend)
         except* KeyboardInterrupt:  # on trio it comes in a group
             pass
 
@@ -42,7 +42,7 @@ def _take_over() -> tuple[int, int]:
     return stdin, stdout
 
 
-async def _serve(catalog: Catalog, stdin: int, stdout: int) -> None:
+async def _serve(service: Service, stdin: int, stdout: int) -> None:
     """Serve one client. Threads read and write, because that works for pipes, files and terminals on every platform.
 
     They are daemons: a read or write that never returns must not keep the process alive.
@@ -75,12 +75,16 @@ async def _serve(catalog: Catalog, stdin: int, stdout: int) -> None:
 
     writer = Thread(target=write, name="stdout", daemon=True)
     writer.start()
-    async with create_task_group() as tasks:
-        session = Session(catalog, tasks.start_soon, send)
-        with catalog.subscribed(session.subscription):
+    try:
+        async with create_task_group() as tasks:
+            session = Session(service, tasks.start_soon, send)
             Thread(target=read, name="stdin", daemon=True).start()
             await ended.wait()
             session.stateless.end()
-        tasks.cancel_scope.deadline = current_time() + ANSWER_TIMEOUT
+            tasks.cancel_scope.deadline = current_time() + ANSWER_TIMEOUT
+        session.close()
+    finally:
+        with CancelScope(shield=True):  # also after Ctrl-C: no process of the service is left
+            await service.aclose()
     lines.put(None)
     await to_thread.run_sync(writer.join, FLUSH_TIMEOUT)

@@ -25,7 +25,7 @@ from mcp_host.protocol.jsonrpc import (
     Response,
     Success,
 )
-from mcp_host.testing.errors import ClientError, RequestError
+from mcp_host.serving.errors import ClientError, RequestError
 
 logger = logging.getLogger(__name__)
 

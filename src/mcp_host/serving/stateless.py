@@ -8,7 +8,7 @@ it is, in a task that outlives the request, and the `requestState` of the result
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from secrets import token_urlsafe
@@ -29,12 +29,11 @@ from mcp_host.protocol.jsonrpc import (
     Params,
     Request,
 )
-from mcp_host.testing._server.catalog import Catalog, read
-from mcp_host.testing._server.dispatcher import AsyncAnswer, Future, Spawn
-from mcp_host.testing._server.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, meta_of
-from mcp_host.testing._server.subscriptions import LISTED, Subscription
-from mcp_host.testing.context import Context
-from mcp_host.testing.errors import RequestError
+from mcp_host.serving.dispatcher import AsyncAnswer, Future, Spawn
+from mcp_host.serving.errors import RequestError, read
+from mcp_host.serving.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, meta_of
+from mcp_host.serving.service import Handler, Prepare, Service
+from mcp_host.serving.subscriptions import LISTED, Subscription
 from mcp_host.types import (
     DiscoverResult,
     Implementation,
@@ -69,14 +68,14 @@ class Stateless:
     request" and "a short expiry" (basic/patterns/mrtr).
     """
 
-    def __init__(self, catalog: Catalog, spawn: Spawn) -> None:
-        self._catalog = catalog
+    def __init__(self, service: Service, spawn: Spawn) -> None:
+        self._service = service
         self._spawn = spawn
         self._suspended: dict[str, SuspendedCall] = {}
 
     def serves(self, version: object) -> bool:
         """Whether a message that names this *version* is stateless. Without a handshake, all are."""
-        return bool(self._catalog.modern_versions) and (version is not None or not self._catalog.handshake_versions)
+        return bool(self._service.modern_versions) and (version is not None or not self._service.handshake_versions)
 
     def accept(self, request: Request, notify: Notify) -> ReceivedRequest:
         """Read who is calling.
@@ -89,7 +88,7 @@ class Stateless:
             # "A server that supports only modern versions SHOULD name the protocol versions
             # it supports in any error it returns to an `initialize` request".
             raise self._unsupported(request.params.get("protocolVersion", ""))
-        if isinstance(version := meta.get(VERSION), str) and version not in self._catalog.modern_versions:
+        if isinstance(version := meta.get(VERSION), str) and version not in self._service.modern_versions:
             raise self._unsupported(version)
         described = read(RequestMetaObject, meta)
         # "The server MUST NOT emit `notifications/message` for a request that does not include this field."
@@ -103,42 +102,54 @@ class Stateless:
         """Answer a request, or return the function that does so. Raises `RequestError` to refuse."""
         method, params = call.request.method, call.request.params
         if method == DISCOVER:
-            discovered = DiscoverResult(
-                supported_versions=list(self._catalog.versions),
-                capabilities=ServerCapabilities.from_wire(self._catalog.capabilities()),
-                **given(instructions=self._catalog.instructions),
-            )
-            return self._complete(method, discovered.to_wire())
+            prepare = self._service.prepare(call.client)
+            return self._discovered() if prepare is None else partial(self._discover, prepare)
         if method == LISTEN:
             return partial(self._listen, call, read(SubscriptionsListenRequestParams, params).notifications)
         # Without a state nothing was requested: "the server SHOULD ignore any information it does not [...] need".
         own = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
-        found = self._catalog.find(method, own, call.client)
+        found = self._service.find(method, own, call.client)
         return self._complete(method, found) if isinstance(found, dict) else partial(self._call, found, call)
 
     def end(self) -> None:
         """End every subscription with its result, and cancel every suspended function."""
-        for subscription in list(self._catalog.subscriptions):
+        for subscription in list(self._service.subscriptions):
             if subscription.owner is self:
                 subscription.ended.set()
         for suspended in self._suspended.values():
             suspended.scope.cancel()
         self._suspended.clear()
 
+    async def _discover(self, prepare: Prepare) -> Params:
+        await prepare()
+        return self._discovered()
+
+    def _discovered(self) -> Params:
+        discovered = DiscoverResult(
+            supported_versions=list(self._service.versions),
+            capabilities=ServerCapabilities.from_wire(self._service.capabilities()),
+            **given(instructions=self._service.instructions),
+        )
+        return self._complete(DISCOVER, discovered.to_wire())
+
     async def _listen(self, call: ReceivedRequest, wanted: SubscriptionFilter) -> Params:
         """Acknowledge, and keep the subscription open until the server ends it."""
-        offered = self._catalog.capabilities()  # "Only includes notification types the server actually supports"
+        if (prepare := self._service.prepare(call.client)) is not None:
+            await prepare()
+        offered = self._service.capabilities()  # "Only includes notification types the server actually supports"
         lists = {kind for kind in LISTED if kind in offered and getattr(wanted, f"{kind}_list_changed")}
         uris = wanted.resource_subscriptions if "resources" in offered else None
+        if uris is not None:
+            uris = [uri for uri in uris if await self._service.watch(uri, call.client)]
         granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists} | given(resource_subscriptions=uris)
         meta = {"_meta": NotificationMetaObject(subscription_id=call.request.id).to_wire()}
         subscription = Subscription(call.notify, lists, set(uris or ()), meta, self)
         call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), **meta})
-        with self._catalog.subscribed(subscription):
+        with self._service.subscribed(subscription):
             await subscription.ended.wait()
         return self._complete(LISTEN, meta)
 
-    async def _call(self, function: Callable[[Context], Awaitable[Params]], call: ReceivedRequest) -> Params:
+    async def _call(self, function: Handler, call: ReceivedRequest) -> Params:
         request, answers = call.request, call.request.params.get("inputResponses", {})
         # "Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object".
         if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
@@ -163,14 +174,14 @@ class Stateless:
 
     def _suspend(self, suspended: SuspendedCall) -> str:
         """Keep a call for its retry, and return the request state that resumes it. If there is no room, cancel it."""
-        now, limit = current_time(), self._catalog.max_suspended
+        now, limit = current_time(), self._service.max_suspended
         self._suspended = {key: kept for key, kept in self._suspended.items() if now < kept.expires}
         if len(self._suspended) >= limit:
             suspended.scope.cancel()
             raise RequestError(INTERNAL_ERROR, f"{limit:,} calls wait for input already (max_suspended)")
         state = token_urlsafe(32)
         self._suspended[state] = suspended
-        suspended.expires = suspended.scope.deadline = now + self._catalog.resume_timeout
+        suspended.expires = suspended.scope.deadline = now + self._service.resume_timeout
         return state
 
     def _resume(self, request: Request) -> SuspendedCall:
@@ -189,16 +200,16 @@ class Stateless:
     def _complete(self, method: str, result: Params) -> Params:
         hints: Params = {}
         if scope := CACHE_SCOPE.get(method):
-            hints = {"ttlMs": round(self._catalog.ttl * 1000), "cacheScope": scope}
+            hints = {"ttlMs": round(self._service.ttl * 1000), "cacheScope": scope}
         return self._with_server_info({"resultType": "complete", **hints, **result})
 
     def _with_server_info(self, result: Params) -> Params:
         """ "Servers SHOULD include [serverInfo] in every result's `_meta`"."""
-        return {**result, "_meta": {**ResultMetaObject(server_info=self._catalog.info).to_wire(), **meta_of(result)}}
+        return {**result, "_meta": {**ResultMetaObject(server_info=self._service.info).to_wire(), **meta_of(result)}}
 
     def _unsupported(self, requested: object) -> RequestError:
-        data = {"supported": list(self._catalog.versions), "requested": str(requested)}
-        message = f"Unsupported protocol version: this server supports {', '.join(self._catalog.versions)}"
+        data = {"supported": list(self._service.versions), "requested": str(requested)}
+        message = f"Unsupported protocol version: this server supports {', '.join(self._service.versions)}"
         return RequestError(UNSUPPORTED_PROTOCOL_VERSION, message, data)
 
 
@@ -231,12 +242,12 @@ class SuspendedCall:
         self._ended = False
         self._changed = Event()
 
-    async def run(self, function: Callable[[Context], Awaitable[Params]]) -> None:
+    async def run(self, function: Handler) -> None:
         """Run *function* until it has ended."""
         try:
             with self.scope:
                 try:
-                    self._outcome = await function(Context(self._call, self._request))
+                    self._outcome = await function(self._call, self._request)
                 except Exception as exc:
                     self._outcome = exc  # raised by `result`
         finally:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
@@ -15,15 +14,13 @@ from urllib.parse import unquote
 from pydantic_core import to_json
 
 from mcp_host import types
-from mcp_host.errors import NotDeclared, ProtocolError
+from mcp_host.errors import NotDeclared
 from mcp_host.functions import BadArguments, Function, FunctionTool, error_result
-from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
-from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
-from mcp_host.testing._server.remote_client import RemoteClient
-from mcp_host.testing._server.subscriptions import Subscription
+from mcp_host.serving.errors import RequestError, read
+from mcp_host.serving.remote_client import RemoteClient
+from mcp_host.serving.service import Handler, Service
 from mcp_host.testing.context import Context
-from mcp_host.testing.errors import RequestError
 from mcp_host.types.base import Model, given
 
 MAX_SUGGESTIONS = 100  # "An array of completion values. Must not exceed 100 items."
@@ -45,18 +42,6 @@ LISTS: Mapping[str, tuple[type[Model], str]] = {
 """The result of each list, and the name of its field, which is also the catalog's."""
 
 
-def read(model: type[ModelT], params: Params) -> ModelT:
-    """Parse the client's params.
-
-    Raises:
-        RequestError: They are malformed.
-    """
-    try:
-        return model.from_wire(params)
-    except ProtocolError as exc:
-        raise RequestError(INVALID_PARAMS, str(exc)) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Offer(Generic[DefinitionT]):
     """A resource, a template or a prompt: its definition and its function."""
@@ -65,17 +50,11 @@ class Offer(Generic[DefinitionT]):
     function: Function
 
 
-@dataclass(slots=True)
-class Catalog:
+@dataclass(slots=True, kw_only=True)
+class Catalog(Service):
     """The settings and the offers of one server. All its connections share it."""
 
-    info: types.Implementation
-    instructions: str | None
-    versions: tuple[str, ...]
     page_size: int | None
-    ttl: float
-    resume_timeout: float
-    max_suspended: int
     tools: dict[str, FunctionTool] = field(default_factory=dict)
     resources: dict[str, Offer[types.Resource]] = field(default_factory=dict)
     resource_templates: dict[str, Offer[types.ResourceTemplate]] = field(default_factory=dict)
@@ -84,17 +63,6 @@ class Catalog:
     """By the prompt's name or the template's URI, and the argument."""
     handlers: dict[str, RequestHandler] = field(default_factory=dict)
     """By method: requests that the protocol does not have."""
-    subscriptions: list[Subscription] = field(default_factory=list)
-
-    @property
-    def handshake_versions(self) -> tuple[str, ...]:
-        """The revisions that begin with a handshake, the preferred one first."""
-        return tuple(version for version in self.versions if version in LEGACY_VERSIONS)
-
-    @property
-    def modern_versions(self) -> tuple[str, ...]:
-        """The stateless revisions."""
-        return tuple(version for version in self.versions if version in MODERN_VERSIONS)
 
     def capabilities(self) -> dict[str, Any]:
         """The capabilities to declare: logging, and each kind of which there is at least one."""
@@ -109,45 +77,22 @@ class Catalog:
             capabilities["completions"] = {}
         return capabilities
 
-    # Notifications
-
-    @contextmanager
-    def subscribed(self, subscription: Subscription) -> Iterator[None]:
-        """Announce changes to *subscription* as long as this is entered."""
-        self.subscriptions.append(subscription)
-        try:
-            yield
-        finally:
-            self.subscriptions.remove(subscription)
-
-    async def announce(self, method: str, params: Params) -> None:
-        for subscription in list(self.subscriptions):
-            await subscription.event_loop.run(subscription.announce, method, params)
-
     # Requests
 
-    def find(
-        self, method: str, params: Params, client: RemoteClient
-    ) -> Params | Callable[[Context], Awaitable[Params]]:
-        """The page of a list, or the function that answers the request.
-
-        Raises:
-            RequestError: There is no such method, or no such page.
-        """
+    def find(self, method: str, params: Params, client: RemoteClient) -> Params | Handler:
         self.check(method)
         if method in LISTS:
             return client.write(self._page(method, read(types.PaginatedRequestParams, params).cursor))
         if method in METHODS:
-            return partial(self._answer, method, params, client)
-        if method in self.handlers:
-            return partial(self.handlers[method], params)
-        raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
+            handler: RequestHandler = partial(self._answer, method, client)
+        elif method in self.handlers:
+            handler = self.handlers[method]
+        else:
+            raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
+        return lambda call, ask: handler(params, Context(call, ask))
 
-    def check(self, method: str) -> None:
-        """Raise `RequestError` if *method* needs a capability that the server does not declare."""
-        capability, *_ = REQUIRED_CAPABILITY.get(method, (None,))
-        if capability is not None and capability not in self.capabilities():
-            raise RequestError(METHOD_NOT_FOUND, f"{method} needs {capability}, which was not declared")
+    def input_schema(self, tool: str) -> types.JSONObject | None:
+        return self.tools[tool].definition.input_schema if tool in self.tools else None
 
     def _page(self, method: str, cursor: str | None) -> Model:
         result, name = LISTS[method]
@@ -161,7 +106,7 @@ class Catalog:
         page: dict[str, Any] = {name: items[start:end], **given(next_cursor=str(end) if end < len(items) else None)}
         return result(**page)
 
-    async def _answer(self, method: str, params: Params, client: RemoteClient, context: Context) -> Params:
+    async def _answer(self, method: str, client: RemoteClient, params: Params, context: Context) -> Params:
         try:
             return await METHODS[method](self, params, client, context)
         except BadArguments as exc:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from anyio import CancelScope, to_thread
 
-from mcp_host.testing._http.app import HttpApp
+from mcp_host.serving.http.app import HttpApp
 
 try:
     import uvicorn

@@ -12,7 +12,7 @@ from anyio import Event, RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
 
 from mcp_host.protocol.jsonrpc import Params
-from mcp_host.testing._server.remote_client import Notify
+from mcp_host.serving.remote_client import Notify
 
 Args = TypeVarTuple("Args")
 

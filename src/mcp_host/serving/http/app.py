@@ -1,4 +1,4 @@
-"""A test server over Streamable HTTP, as a plain ASGI application."""
+"""A server over Streamable HTTP, as a plain ASGI application."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from mcp_host.protocol.jsonrpc import (
     decode,
     encode,
 )
-from mcp_host.testing._http.asgi import JSON, EventStream, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
-from mcp_host.testing._http.rules import METHODS, check_headers, check_request
-from mcp_host.testing._server.catalog import Catalog
-from mcp_host.testing._server.dispatcher import Dispatcher
-from mcp_host.testing._server.remote_client import ReceivedRequest, RemoteClient
-from mcp_host.testing._server.session import Session
-from mcp_host.testing._server.stateless import Stateless, version_of
-from mcp_host.testing._server.subscriptions import EventLoop
-from mcp_host.testing.errors import RequestError
+from mcp_host.serving.dispatcher import Dispatcher
+from mcp_host.serving.errors import RequestError
+from mcp_host.serving.http.asgi import JSON, EventStream, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
+from mcp_host.serving.http.rules import METHODS, check_headers, check_request
+from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
+from mcp_host.serving.service import Service
+from mcp_host.serving.session import Session
+from mcp_host.serving.stateless import Stateless, version_of
+from mcp_host.serving.subscriptions import EventLoop
 
 RETAINED = 64  # streams that have ended and can still be resumed
 KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
@@ -60,12 +60,12 @@ class HttpApp:
     requests then use the GET stream; stateless requests have none. The body of a POST is one message.
     """
 
-    def __init__(self, catalog: Catalog, *, json_response: bool, path: str) -> None:
-        self._catalog = catalog
+    def __init__(self, service: Service, *, json_response: bool, path: str) -> None:
+        self._service = service
         self._json_response = json_response
         self._path = path
         self._sessions: dict[str, HttpSession] = {}
-        self._stateless = Stateless(catalog, spawn)
+        self._stateless = Stateless(service.begin(None), spawn)
         self._stateless_posts: set[Post] = set()
         self._event_loop: EventLoop | None = None
 
@@ -88,6 +88,7 @@ class HttpApp:
         """End every session and request, from any task of any event loop. New ones may follow."""
         if self._event_loop is not None:
             await self._event_loop.run(self._end_all)
+            await self._service.aclose()
 
     async def drop_streams(self, retry: bytes) -> None:
         """Send the `retry` field on every open event stream of a session, and end all connections."""
@@ -112,7 +113,7 @@ class HttpApp:
 
     async def _serve(self, http: HttpExchange) -> HttpResponse | None:
         """Return the response, or None if an event stream has been sent."""
-        check_request(http, self._path, METHODS if self._catalog.handshake_versions else ("POST",))
+        check_request(http, self._path, METHODS if self._service.handshake_versions else ("POST",))
         match http.method:
             case "POST":
                 return await self._post(http)
@@ -138,7 +139,7 @@ class HttpApp:
         if self._is_stateless(http, message):
             return await self._post_stateless(http, message)
         if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
-            session = HttpSession(self._catalog, json_response=self._json_response)
+            session = HttpSession(self._service, json_response=self._json_response)
         else:
             session = self._find(http)
         if (post := session.receive(message)) is None:
@@ -151,9 +152,16 @@ class HttpApp:
             headers = {"mcp-session-id": session.id}
         if not self._json_response:
             await _send_events(http, post.stream, 0, headers)
+            self._forget_unbegun(session)
             return None
         await post.stream.begun()
+        self._forget_unbegun(session)
         return post.response(headers) or HttpResponse(202)  # without a response, it was cancelled
+
+    def _forget_unbegun(self, session: HttpSession) -> None:
+        """End a session whose `initialize` has failed."""
+        if session.client is None and self._sessions.pop(session.id, None) is not None:
+            session.close()
 
     def _find(self, http: HttpExchange) -> HttpSession:
         id = http.headers.get("mcp-session-id")
@@ -169,7 +177,7 @@ class HttpApp:
 
     def _is_stateless(self, http: HttpExchange, message: Incoming) -> bool:
         version, header = version_of(message), http.headers.get(PROTOCOL_VERSION.lower())
-        if version is None and header in self._catalog.modern_versions:
+        if version is None and header in self._service.modern_versions:
             version = header
         return self._stateless.serves(version)
 
@@ -207,8 +215,8 @@ class HttpApp:
         # An older client sends no such headers; `Stateless.accept` tells it the supported revisions.
         if request.method != "initialize" or version is not None:
             name = request.params.get("name") if request.method == "tools/call" else None
-            tool = self._catalog.tools.get(name) if isinstance(name, str) else None
-            check_headers(http.headers, request, version, tool.definition.input_schema if tool else None)
+            schema = self._service.input_schema(name) if isinstance(name, str) else None
+            check_headers(http.headers, request, version, schema)
         return self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
 
 
@@ -248,16 +256,14 @@ class Post:
 class HttpSession:
     """A session with its streams. With *json_response*, all but the responses is sent on the GET stream."""
 
-    def __init__(self, catalog: Catalog, *, json_response: bool) -> None:
+    def __init__(self, service: Service, *, json_response: bool) -> None:
         self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
         self.get_stream = EventStream("get")
-        self._catalog = catalog
         self._json_response = json_response
-        self._session = Session(catalog, spawn, self._send, self._settle)
+        self._session = Session(service, spawn, self._send, self._settle)
         self._posts: dict[Id, Post] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
         self._count = 0  # of requests
-        catalog.subscriptions.append(self._session.subscription)
 
     @property
     def client(self) -> RemoteClient | None:
@@ -265,7 +271,6 @@ class HttpSession:
 
     def close(self) -> None:
         """Cancel everything, and end the streams."""
-        self._catalog.subscriptions.remove(self._session.subscription)
         self._session.close()
         self.get_stream.end()
         for post in self._posts.values():

@@ -10,8 +10,8 @@ from mcp_host.errors import quoted
 from mcp_host.protocol.eras import NAME_PARAMETER
 from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, decode_value, parameter_headers
 from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, Request
-from mcp_host.testing._http.asgi import EVENTS, JSON, HttpError, HttpExchange
-from mcp_host.testing.errors import RequestError
+from mcp_host.serving.errors import RequestError
+from mcp_host.serving.http.asgi import EVENTS, JSON, HttpError, HttpExchange
 from mcp_host.types import JSONObject
 
 METHODS = ("GET", "POST", "DELETE")

@@ -1,0 +1,60 @@
+"""Approval of requests for the proxy's model: by the user of the host, or by the name of the tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from inspect import isawaitable
+
+from anyio.lowlevel import checkpoint
+
+from mcp_host.protocol.jsonrpc import Params
+from mcp_host.proxy.translation import ELICIT, host_answers
+from mcp_host.proxy.upstream import asked_host
+from mcp_host.sampling import Allow, Approve, Deny, SamplingRequest
+from mcp_host.sampling.display import describe
+from mcp_host.terminal.text import Layout
+from mcp_host.types import ElicitResult
+
+COLUMNS = 100  # of the text in the form, which hosts wrap
+HOW_TO_ALLOW = (
+    "the host of this proxy cannot ask its user whether the model may answer: allow tools by their names (--allow), or"
+    " everything (--approve always)"
+)
+ANSWERS: Mapping[object, Allow | Deny] = {"once": Allow(), "for this call": Allow("call"), "no": Deny()}
+
+
+async def ask_host(request: SamplingRequest) -> Allow | Deny:
+    """Ask the user of the host whether the proxy's model may answer, in a form with what `ask_in_terminal` shows.
+
+    Denied if the host shows no forms, or if its user declines or closes the form. For ``Sampling(approve=...)`` of a `Proxy`.
+    """
+    host = asked_host.get()
+    if host is None or not host_answers(ELICIT, {}, host.capabilities):
+        return Deny(HOW_TO_ALLOW)
+    rows = list[str]()
+    for row in describe(request, Layout(COLUMNS)):
+        if row is None:
+            await checkpoint()  # a long request is laid out in portions
+        else:
+            rows.append(row)
+    answer = {"type": "string", "title": "May the model answer?", "enum": [*ANSWERS]}
+    form: Params = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+    params: Params = {"mode": "form", "message": "\n".join(rows), "requestedSchema": form}
+    result = ElicitResult.from_wire(await host.ask(ELICIT, params))
+    given = (result.content or {}).get("answer") if result.action == "accept" else None
+    return ANSWERS.get(given, Deny())
+
+
+def allow_tools(*patterns: str, otherwise: Approve) -> Approve:
+    """Allow requests within calls of the tools that have one of these names, such as ``plan_*``. *otherwise* decides the rest."""
+
+    async def approve(request: SamplingRequest) -> Allow | Deny:
+        outer = request.outer
+        tool = outer.name if outer is not None and outer.method == "tools/call" else None
+        if tool is not None and any(fnmatchcase(tool, pattern) for pattern in patterns):
+            return Allow()
+        decided = otherwise(request)
+        return await decided if isawaitable(decided) else decided
+
+    return approve

@@ -1,0 +1,123 @@
+"""What applications hold of a proxy."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal, get_args
+
+from anyio import create_task_group
+
+from mcp_host.elicitation import Elicitation
+from mcp_host.limits import Limits
+from mcp_host.middleware import Middleware
+from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
+from mcp_host.protocol.server_names import check_server_name
+from mcp_host.proxy.relay import Relay
+from mcp_host.proxy.upstream import SamplingChoice, Settings
+from mcp_host.sampling import Sampling
+from mcp_host.serving.session import Session
+from mcp_host.transports.in_process import Inbox, InProcess, Outbox
+from mcp_host.transports.infer import Connectable, infer_transport
+
+if TYPE_CHECKING:
+    from mcp_host.serving.http.app import HttpApp
+
+
+class Proxy:
+    """A server for hosts, in front of another server: it answers what the host cannot, and passes on everything else.
+
+    >>> proxy = Proxy(["uvx", "planner-server"], sampling=Sampling(with_tools=model, approve=ask_host))
+    >>> proxy.run_stdio()
+
+    *server* and *name* are as for `Client`. *sampling* answers the server's requests for a model: with
+    ``answer_sampling="auto"`` where the host cannot, "always" also where it could, "never" at no time. *elicitation*
+    answers forms and URLs of hosts that cannot.
+
+    Either side may speak any revision. A call of a server with a handshake that asks a host of 2026-07-28 becomes
+    `input_required`, and the host's retry continues it; a server of 2026-07-28 that requires input sends requests to a
+    host with a handshake. Each host has a connection of its own to the server, with the host's capabilities and those
+    of the proxy. Results, errors, unknown methods and members are passed on as they came.
+
+    A host's call has no *timeout* here by default: it is the host that cancels. *limits* may set one.
+
+    Raises:
+        TypeError, ValueError: As `Client`; *answer_sampling* is something else.
+    """
+
+    def __init__(
+        self,
+        server: Connectable,
+        *,
+        name: str | None = None,
+        sampling: Sampling | None = None,
+        answer_sampling: SamplingChoice = "auto",
+        elicitation: Elicitation | None = None,
+        middleware: Sequence[Middleware] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        if answer_sampling not in get_args(SamplingChoice):
+            raise ValueError(f'answer_sampling is "auto", "always" or "never", not {answer_sampling!r}')
+        transport = infer_transport(server)
+        settings = Settings(
+            server=transport,
+            name=transport.name if name is None else check_server_name(name),
+            sampling=sampling,
+            sampling_choice=answer_sampling,
+            elicitation=elicitation,
+            middleware=tuple(middleware),
+            limits=limits or Limits(timeout=math.inf, idle_timeout=math.inf),
+        )
+        self.name = settings.name
+        self._relay = Relay.of(settings)
+
+    def in_process(self) -> InProcess:
+        """A transport to this proxy in this process: ``Client(proxy)`` uses it. Every connection is a host of its own."""
+        return InProcess(self._serve, name=self.name)
+
+    async def _serve(self, inbox: Inbox, outbox: Outbox) -> None:
+        def send(message: Message, related: Id | None) -> None:
+            outbox.send_nowait(encode(message))
+
+        async with create_task_group() as tasks:
+            session = Session(self._relay, tasks.start_soon, send)
+            try:
+                async for raw in inbox:
+                    for message in decode(raw):
+                        session.receive(message)
+            finally:
+                session.close()
+            tasks.cancel_scope.cancel()
+
+    async def aclose(self) -> None:
+        """Close the connections to the server, of all hosts."""
+        await self._relay.aclose()
+
+    def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:
+        """Serve one host over stdin and stdout until stdin ends, then end the server."""
+        from mcp_host.serving.stdio import run  # here, because only a program needs it
+
+        run(self._relay, backend)
+
+    def asgi(self, *, json_response: bool = False, path: str = "/mcp") -> HttpApp:
+        """This proxy as a plain ASGI application, with its MCP endpoint at *path*. It checks the Origin: only local pages pass."""
+        from mcp_host.serving.http.app import HttpApp  # here, because most proxies serve stdio
+
+        return HttpApp(self._relay, json_response=json_response, path=path)
+
+    @asynccontextmanager
+    async def http(
+        self, *, json_response: bool = False, uds: str | os.PathLike[str] | None = None
+    ) -> AsyncIterator[str]:
+        """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1 or at *uds*; the value is the URL.
+
+        Raises:
+            ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
+        """
+        from mcp_host.serving.http.uvicorn_server import serve  # here, because only this needs uvicorn
+
+        path = None if uds is None else os.fspath(uds)
+        async with serve(self.asgi(json_response=json_response), path) as url:
+            yield url

@@ -1,0 +1,140 @@
+"""The real server as one host sees it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+from anyio import Lock
+from pydantic_core import to_json
+
+from mcp_host.concurrency.tasks import spawn
+from mcp_host.errors import McpError, excerpt
+from mcp_host.protocol.jsonrpc import Notification, Params
+from mcp_host.protocol.negotiation import VERSIONS
+from mcp_host.proxy.translation import error_downstream
+from mcp_host.proxy.upstream import HostCall, Settings, Upstream
+from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
+from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service
+from mcp_host.types import Implementation
+from mcp_host.version import __version__
+
+logger = logging.getLogger(__name__)
+
+MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
+MAX_UPSTREAMS = (
+    16  # of one host, whose requests each name its capabilities (2026-07-28); beyond that, the oldest is closed
+)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Relay(Service):
+    """Passes the requests of one host on to the server. It connects when the host says what it can do.
+
+    Since 2026-07-28 each request of the host says that: there is one `Upstream` for each set of capabilities.
+    """
+
+    settings: Settings
+    peer: Peer | None = None
+    declared: Params = field(default_factory=dict)
+    """The capabilities of the server, once there is a connection to it."""
+    upstreams: dict[bytes, Upstream] = field(default_factory=dict)
+    connecting: Lock = field(default_factory=Lock)
+    begun: set[Relay] = field(default_factory=set)
+    """Those of the hosts, if this one is what they are made from."""
+
+    relays = True
+
+    @classmethod
+    def of(cls, settings: Settings, peer: Peer | None = None) -> Self:
+        """A relay to the server of *settings*."""
+        return cls(
+            info=Implementation(name=settings.name, version=__version__),
+            instructions=None,
+            versions=VERSIONS,
+            ttl=0.0,
+            resume_timeout=settings.limits.input_timeout,
+            max_suspended=MAX_SUSPENDED,
+            settings=settings,
+            peer=peer,
+        )
+
+    def begin(self, peer: Peer | None) -> Relay:
+        relay = Relay.of(self.settings, peer)
+        self.begun.add(relay)
+        return relay
+
+    def end(self) -> None:
+        spawn(self.aclose)
+
+    async def aclose(self) -> None:
+        for relay in [*self.begun]:
+            await relay.aclose()
+        self.begun.clear()
+        while self.upstreams:
+            _, upstream = self.upstreams.popitem()
+            await upstream.client.aclose()
+
+    def prepare(self, client: RemoteClient) -> Prepare:
+        return partial(self._prepare, client)
+
+    async def _prepare(self, client: RemoteClient) -> None:
+        await self._upstream(client)
+
+    def capabilities(self) -> Params:
+        return self.declared
+
+    def check(self, method: str) -> None:
+        """The server itself refuses what it does not have."""
+
+    def find(self, method: str, params: Params, client: RemoteClient) -> Handler:
+        return partial(self._request, method, params)
+
+    async def _request(self, method: str, params: Params, call: ReceivedRequest, ask: Ask) -> Params:
+        upstream = await self._upstream(call.client)
+        return await upstream.request(method, params, HostCall(call, ask))
+
+    async def watch(self, uri: str, client: RemoteClient) -> bool:
+        upstream = await self._upstream(client)
+        try:
+            await upstream.client.subscribe_resource(uri)
+        except McpError as exc:
+            logger.warning("%s: changes of %s are not announced: %s", self.settings.name, excerpt(uri), exc)
+            return False
+        return True
+
+    def notified(self, notification: Notification) -> None:
+        for upstream in self.upstreams.values():
+            spawn(partial(_notify, upstream, notification))
+
+    async def _upstream(self, client: RemoteClient) -> Upstream:
+        """The connection to the server for a host with these capabilities, opened if there is none.
+
+        Raises:
+            RequestError: The server cannot be reached.
+        """
+        key = to_json(client.capabilities.to_wire())
+        async with self.connecting:
+            if (upstream := self.upstreams.get(key)) is not None:
+                return upstream
+            upstream = Upstream(self.settings, client, self.peer, self.announce)
+            try:
+                await upstream.client.connect()
+            except McpError as exc:
+                logger.warning("%s: %s", self.settings.name, exc)
+                raise error_downstream(exc, stateless=client.stateless) from exc
+            self.upstreams[key] = upstream
+            self.info = upstream.client.server_info
+            self.instructions = upstream.client.instructions
+            self.declared = upstream.capabilities()
+            if len(self.upstreams) > MAX_UPSTREAMS:
+                await self.upstreams.pop(next(iter(self.upstreams))).client.aclose()
+            return upstream
+
+
+async def _notify(upstream: Upstream, notification: Notification) -> None:
+    with suppress(McpError):  # the revision of the server has none of that name, or the server has ended
+        await upstream.client.relay_notification(notification.method, notification.params)

@@ -1,0 +1,101 @@
+"""What differs between the two sides of a proxy: capabilities, what belongs to one connection, error codes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_host.errors import McpError, NotAdvertised, ServerError
+from mcp_host.protocol.eras import CREATE_MESSAGE, META, SERVER_INFO
+from mcp_host.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Params,
+)
+from mcp_host.serving.errors import RequestError
+from mcp_host.types import ClientCapabilities
+
+ELICIT = "elicitation/create"
+ROOTS = "roots/list"
+TASKS = "io.modelcontextprotocol/tasks"
+"""An extension whose results the client does not take."""
+
+OF_ONE_CONNECTION = frozenset(
+    f"{META}{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities", "subscriptionId")
+)
+"""Keys of ``_meta`` that describe one side, as the progress token does: they are not passed on."""
+
+OF_ONE_SIDE = frozenset({HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION})
+"""Errors about one connection, which the other side could only misunderstand."""
+
+MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
+"""Members of results since 2026-07-28."""
+
+
+def params_upstream(params: Params) -> Params:
+    """The params of a host's request for the server."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        return params
+    kept = {key: value for key, value in meta.items() if key not in OF_ONE_CONNECTION and key != "progressToken"}
+    without = {key: value for key, value in params.items() if key != "_meta"}
+    return without | ({"_meta": kept} if kept else {})
+
+
+def result_downstream(result: Params, *, stateless: bool) -> Params:
+    """The server's result for a host of a *stateless* revision, or of one with a handshake."""
+    if stateless or MODERN_MEMBERS.isdisjoint(result):
+        return result
+    kept = {key: value for key, value in result.items() if key not in MODERN_MEMBERS}
+    if isinstance(meta := kept.get("_meta"), dict) and SERVER_INFO in meta:
+        meta = {key: value for key, value in meta.items() if key != SERVER_INFO}
+        kept = {key: value for key, value in kept.items() if key != "_meta"} | ({"_meta": meta} if meta else {})
+    return kept
+
+
+def error_downstream(error: McpError, *, stateless: bool) -> RequestError:
+    """The error for a host of a *stateless* revision, or of one with a handshake."""
+    code = error.code if isinstance(error, ServerError) else None
+    is_known = stateless or code != MISSING_REQUIRED_CLIENT_CAPABILITY  # which came with 2026-07-28
+    if isinstance(error, ServerError) and code is not None and code not in OF_ONE_SIDE and is_known:
+        if code == RESOURCE_NOT_FOUND and stateless:
+            code = INVALID_PARAMS  # "replaced by -32602" (2026-07-28, basic)
+        return RequestError(code, error.message, error.data)
+    return RequestError(METHOD_NOT_FOUND if isinstance(error, NotAdvertised) else INTERNAL_ERROR, str(error))
+
+
+def capabilities_downstream(capabilities: Params, *, stateless: bool, host_stateless: bool) -> Params:
+    """Those of the *capabilities* of a server, *stateless* or not, that a host gets to see."""
+    kept = dict(capabilities)
+    if stateless or host_stateless:
+        kept.pop("tasks", None)  # those of 2025-11-25
+    if isinstance(extensions := kept.get("extensions"), dict):
+        kept["extensions"] = {name: value for name, value in extensions.items() if name != TASKS}
+    return kept
+
+
+def host_answers(method: str, params: Mapping[str, Any], capabilities: ClientCapabilities) -> bool:
+    """Whether a host with these *capabilities* answers a server's request."""
+    if method == CREATE_MESSAGE:
+        sampling = capabilities.sampling
+        with_tools = not {"tools", "toolChoice"}.isdisjoint(params)
+        return sampling is not None and (sampling.tools is not None or not with_tools)
+    if method == ELICIT:
+        elicitation = capabilities.elicitation
+        if elicitation is None or params.get("mode") == "url":
+            return elicitation is not None and elicitation.url is not None
+        return elicitation.form is not None or elicitation.url is None
+    return capabilities.roots is not None if method == ROOTS else True
+
+
+NOT_ANSWERED = {
+    CREATE_MESSAGE: "neither the host nor this proxy has a model for this request",
+    ELICIT: "the host cannot ask its user",
+    ROOTS: "the host has no roots",
+}
+"""What a server is told that asks in vain, by method."""

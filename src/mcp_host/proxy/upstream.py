@@ -1,0 +1,260 @@
+"""The connection of a proxy to the real server, for one host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+from anyio import Lock
+
+from mcp_host.client.client import Client
+from mcp_host.elicitation import Elicitation
+from mcp_host.errors import InputRefused, McpError
+from mcp_host.limits import Limits
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
+from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, LOG_LEVEL
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
+from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.proxy.translation import (
+    ELICIT,
+    NOT_ANSWERED,
+    capabilities_downstream,
+    error_downstream,
+    host_answers,
+    params_upstream,
+    result_downstream,
+)
+from mcp_host.sampling import Sampling, always
+from mcp_host.serving.errors import ClientError
+from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClient, meta_of
+from mcp_host.serving.service import Ask, Peer
+from mcp_host.transports.base import Transport
+from mcp_host.transports.http import StreamableHttp
+from mcp_host.types import ClientCapabilities, LoggingMessageNotificationParams
+
+if TYPE_CHECKING:
+    from mcp_host.session.changes import Change
+
+SamplingChoice: TypeAlias = Literal["auto", "always", "never"]
+"""Whether the proxy's model answers: if the host cannot, always, or never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a `Proxy` was made with."""
+
+    server: Transport
+    name: str
+    sampling: Sampling | None
+    sampling_choice: SamplingChoice
+    elicitation: Elicitation | None
+    middleware: tuple[Middleware, ...]
+    limits: Limits
+    client_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCall:
+    """A request of the host, as the caller of the request to the server: what the server asks within it goes there."""
+
+    call: ReceivedRequest
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class AskedHost:
+    """The host whose user an approver may ask, and how."""
+
+    capabilities: ClientCapabilities
+    ask: Ask
+
+
+asked_host: ContextVar[AskedHost | None] = ContextVar("mcp_host.asked_host", default=None)
+"""Set while the proxy answers a request of the server: the host that it belongs to. None if that cannot be asked now."""
+
+SUBSCRIBING = {
+    "resources/subscribe": Client.subscribe_resource,
+    "resources/unsubscribe": Client.unsubscribe_resource,
+}
+
+URL: Params = {"mode": "url"}
+
+Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
+
+
+class Upstream:
+    """A client of the real server, with the capabilities of *host* and those of the proxy.
+
+    *peer* is the host outside of its requests, if its revision has that. *announce* gets the changes of the server.
+    """
+
+    def __init__(self, settings: Settings, host: RemoteClient, peer: Peer | None, announce: Announce) -> None:
+        self._settings = settings
+        self._host = host
+        self._peer = None if host.stateless else peer
+        self._announce = announce
+        self._calls: set[HostCall] = set()
+        self._one_at_a_time = Lock()
+        self._level: str | None = None
+        """The level that a server with a handshake was told, for a host whose requests each name one."""
+        declared = host.capabilities
+        self.client = Client(
+            settings.server,
+            name=settings.name,
+            sampling=_sampling(settings, declared),
+            elicitation=_elicitation(settings, declared, self._elicited),
+            roots=None if declared.roots is None else [],
+            lazy=True,  # a server that has ended is connected to again
+            middleware=[*settings.middleware, self._answer],
+            on_log=self._log,
+            on_change=self._change,
+            on_notification=self._notification,
+            client_info=host.info,
+            limits=settings.limits,
+            cache=False,
+        )
+
+    async def request(self, method: str, params: Params, caller: HostCall) -> Params:
+        """Pass on a request of the host.
+
+        Raises:
+            RequestError: The server's error, or why there is no answer.
+        """
+        host = caller.call.client
+        meta = meta_of(params)
+
+        def report(progress: Params) -> None:
+            token = meta_of(caller.call.request.params).get("progressToken", meta["progressToken"])  # that of a retry
+            caller.call.notify("notifications/progress", {**progress, "progressToken": token})
+
+        # Over a pipe a handshake server does not say to which call its request belongs. A host of 2026-07-28 can only
+        # be asked within a call, so there is one at a time.
+        is_ambiguous = host.stateless and not (self.stateless or isinstance(self._settings.server, StreamableHttp))
+        self._calls.add(caller)
+        try:
+            async with self._one_at_a_time if is_ambiguous else nullcontext():
+                if method == "logging/setLevel":
+                    await self.client.set_log_level(params["level"])
+                    return {}
+                if method in SUBSCRIBING:
+                    await SUBSCRIBING[method](self.client, params["uri"])
+                    return {}
+                level = meta.get(LOG_LEVEL)
+                if level is not None and level != self._level and not self.stateless:
+                    self._level = level
+                    await self.client.set_log_level(level)
+                result = await self.client.relay(
+                    method,
+                    params_upstream(params),
+                    on_report=report if "progressToken" in meta else None,
+                    caller=caller,
+                )
+        except McpError as exc:
+            raise error_downstream(exc, stateless=host.stateless) from exc
+        finally:
+            self._calls.discard(caller)
+        return result_downstream(result, stateless=host.stateless)
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the server speaks a revision without a handshake."""
+        return self.client.protocol_version in MODERN_VERSIONS
+
+    def capabilities(self) -> Params:
+        """What the host gets to see of the server's capabilities."""
+        received = self.client.server_capabilities.to_wire()
+        return capabilities_downstream(received, stateless=self.stateless, host_stateless=self._host.stateless)
+
+    # What the server sends
+
+    async def _answer(self, request: AnyRequest, call_next: CallNext) -> Params:
+        """Pass a request of the server on to the host, or let the proxy answer it."""
+        if isinstance(request, ClientRequest):
+            return await call_next(request)
+        caller = request.outer.caller if request.outer is not None else None
+        host = caller.call.client if isinstance(caller, HostCall) else self._host
+        if request.method == CREATE_MESSAGE:
+            choice = self._settings.sampling_choice
+            proxy_answers = self._settings.sampling is not None and choice != "never"
+            host_answers_it = choice != "always" and host_answers(request.method, request.params, host.capabilities)
+        else:
+            proxy_answers = request.method == ELICIT and self._settings.elicitation is not None
+            host_answers_it = host_answers(request.method, request.params, host.capabilities)
+            if request.method not in CLIENT_INPUT and host.stateless:
+                host_answers_it = False  # a result may require no other input
+        ask = self._ask(caller)
+        if host_answers_it and ask is not None:
+            try:
+                return await ask(request.method, dict(request.params))
+            except ClientError as exc:
+                raise InputRefused(exc.code, exc.message, exc.data) from exc
+        if proxy_answers:
+            asked = asked_host.set(None if ask is None else AskedHost(host.capabilities, ask))
+            try:
+                return await call_next(request)
+            finally:
+                asked_host.reset(asked)
+        reason = NOT_ANSWERED.get(request.method, "the host knows no such request outside of a call")
+        raise InputRefused(METHOD_NOT_FOUND, reason)
+
+    def _ask(self, caller: object) -> Ask | None:
+        if isinstance(caller, HostCall):
+            return caller.ask
+        return None if self._peer is None else self._peer.ask
+
+    async def _elicited(self, elicitation_id: str) -> None:
+        self._tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+
+    async def _log(self, message: LoggingMessageNotificationParams) -> None:
+        """Pass a message on if it is severe enough. A host without a handshake gets those that can only be of its call."""
+        severity, wire = SEVERITY[message.level], message.to_wire()
+        if severity >= self._host.min_severity:
+            self._tell("notifications/message", wire)
+        for caller in self._calls if len(self._calls) == 1 and self._peer is None else ():
+            if severity >= caller.call.client.min_severity:
+                caller.call.notify("notifications/message", wire)
+
+    async def _change(self, change: Change) -> None:
+        wire: Params = change.to_wire()
+        await self._announce(wire["method"], wire.get("params", {}))
+
+    async def _notification(self, notification: Notification) -> None:
+        self._tell(notification.method, notification.params)
+
+    def _tell(self, method: str, params: Params) -> None:
+        """Notify the host, if its revision has notifications outside of requests."""
+        if self._peer is not None:
+            self._peer.notify(method, params)
+
+
+async def _unused(request: object) -> NoReturn:
+    """Stands for a capability of the host: its requests are passed on before they reach a handler."""
+    raise InputRefused(METHOD_NOT_FOUND, "the host cannot be asked now")
+
+
+def _sampling(settings: Settings, declared: ClientCapabilities) -> Sampling | None:
+    """The proxy's model, or else what stands for that of the host."""
+    if settings.sampling is not None and settings.sampling_choice != "never":
+        return settings.sampling
+    if declared.sampling is None:
+        return None
+    if declared.sampling.tools is None:
+        return Sampling(basic=_unused, approve=always)
+    return Sampling(with_tools=_unused, approve=always)
+
+
+def _elicitation(
+    settings: Settings, declared: ClientCapabilities, on_complete: Callable[[str], Awaitable[None]]
+) -> Elicitation | None:
+    """What the host can ask its user, and what the proxy can where the host cannot."""
+    own = settings.elicitation
+    form = None if own is None else own.form
+    url = None if own is None else own.url
+    if host_answers(ELICIT, {}, declared):
+        form = _unused
+    if host_answers(ELICIT, URL, declared):
+        url = _unused
+    return Elicitation(form=form, url=url, on_complete=on_complete) if form or url else None

@@ -1,0 +1,146 @@
+"""What passes through a proxy, for each pair of revisions of the host and of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from anyio import Event, create_task_group, fail_after
+
+from mcp_host.errors import ResourceNotFound, ServerError
+from mcp_host.proxy import Proxy
+from mcp_host.types import ImageContent, PromptReference, TextContent
+from tests.extent import on_both
+from tests.proxy.servers import ERAS, PICTURE, Planner, model_of, text_of, through, user
+
+pytestmark = on_both
+
+HOSTS = ("2025-06-18", "2025-11-25", "2026-07-28", "auto")
+PAIRS = [(server, host) for server in ERAS for host in HOSTS]
+
+each_pair = pytest.mark.parametrize(("server", "host"), PAIRS, ids=[f"{server}-{host}" for server, host in PAIRS])
+
+
+@each_pair
+async def test_what_a_server_offers_is_there(server: str, host: str) -> None:
+    async with through(Proxy(Planner(ERAS[server])), host) as client:
+        assert client.instructions == "Plan well."
+        assert client.server_info is not None
+        assert client.server_info.name == "planner"
+        assert [tool.name for tool in await client.list_tools()][:3] == ["plan", "write", "book"]
+        [block] = (await client.call_tool("picture")).content
+        assert isinstance(block, ImageContent)
+        assert block.data == PICTURE
+        [contents] = (await client.read_resource("mem://menu")).contents
+        assert contents.to_wire() == {"uri": "mem://menu", "mimeType": "text/plain", "text": "soup"}
+        [message] = (await client.get_prompt("invite", {"guest": "Ada"})).messages
+        assert message.content == TextContent(text="Dear Ada")
+        completed = await client.complete(PromptReference(name="invite"), "guest", "A")
+        assert completed.completion.values == ["Ada", "Alan"]
+
+
+@each_pair
+async def test_a_model_of_the_proxy_answers_a_host_that_has_none(server: str, host: str) -> None:
+    async with through(Proxy(Planner(ERAS[server]), sampling=model_of("proxy")), host) as client:
+        assert text_of(await client.call_tool("plan", {"dinner": "soup"})) == "proxy after 2"
+        assert text_of(await client.call_tool("write")) == "proxy after 0"
+
+
+@each_pair
+async def test_the_hosts_own_model_is_asked_where_it_has_one(server: str, host: str) -> None:
+    proxy = Proxy(Planner(ERAS[server]), sampling=model_of("proxy"))
+    async with through(proxy, host, sampling=model_of("host")) as client:
+        knows_tools = client.protocol_version >= "2025-11-25"
+        assert (
+            text_of(await client.call_tool("plan", {"dinner": "soup"}))
+            == f"{'host' if knows_tools else 'proxy'} after 2"
+        )
+        assert text_of(await client.call_tool("write")) == "host after 0"
+
+
+@each_pair
+async def test_the_user_of_the_host_is_asked_and_hears_of_progress_and_the_log(server: str, host: str) -> None:
+    reports: list[str | None] = []
+    logged: list[object] = []
+
+    async def log(message: Any) -> None:
+        logged.append(message.data)
+
+    async with through(Proxy(Planner(ERAS[server])), host, elicitation=user(), on_log=log) as client:
+        result = await client.call_tool("book", on_progress=lambda report: reports.append(report.message))
+        assert text_of(result) == "accept Ada"
+        if client.protocol_version >= "2025-11-25":
+            assert text_of(await client.call_tool("pay")) == "accept"
+        assert reports == ["half", "whole"]
+        assert logged == ["careful"]
+
+
+@each_pair
+async def test_the_host_chooses_the_level_of_the_log(server: str, host: str) -> None:
+    logged: list[object] = []
+
+    async def log(message: Any) -> None:
+        logged.append(message.data)
+
+    async with through(Proxy(Planner(ERAS[server])), host, on_log=log) as client:
+        for chosen in ("warning", "debug", "error"):
+            await client.set_log_level(chosen)
+            for level in ("debug", "warning", "error"):
+                await client.call_tool("note", {"level": level})
+    assert logged == ["warning", "error", "debug", "warning", "error", "error"]
+
+
+@each_pair
+async def test_roots_are_those_of_the_host(server: str, host: str) -> None:
+    async with through(Proxy(Planner(ERAS[server])), host, roots=["/work/here"]) as client:
+        assert text_of(await client.call_tool("folders")) == '["file:///work/here"]'
+
+
+@each_pair
+async def test_errors_unknown_methods_and_unknown_members_pass_as_they_are(server: str, host: str) -> None:
+    async with through(Proxy(Planner(ERAS[server])), host) as client:
+        with pytest.raises(ServerError) as refused:
+            await client.call_tool("refuse")
+        assert (refused.value.code, refused.value.message, refused.value.data) == (-31999, "no", {"why": ["because"]})
+        with pytest.raises(ResourceNotFound):
+            await client.read_resource("mem://nothing")
+        with pytest.raises(ServerError) as unknown:
+            await client.request("x/nothing")
+        assert unknown.value.code == -32601
+        result = await client.request("x/echo", {"unknown": [1, {"a": None}], "_meta": {"test/key": "kept"}})
+        assert result["unknown"] == [1, {"a": None}]
+        assert result["meta"]["test/key"] == "kept"
+        assert {*result} - {"resultType", "_meta"} == {"unknown", "meta"}
+        assert ("resultType" in result) == (client.protocol_version == "2026-07-28")
+
+
+@each_pair
+async def test_a_call_that_the_host_cancels_is_cancelled_at_the_server(server: str, host: str) -> None:
+    planner = Planner(ERAS[server])
+    async with through(Proxy(planner), host) as client, create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "wait")
+        await planner.started.wait()
+        tasks.cancel_scope.cancel()
+    with fail_after(25):
+        await planner.cancelled.wait()
+
+
+@each_pair
+async def test_changes_are_announced(server: str, host: str) -> None:
+    planner = Planner(ERAS[server])
+    heard: list[str] = []
+    changed = Event()
+
+    async def change(change: Any) -> None:
+        heard.append(change.method)
+        changed.set()
+
+    async with through(Proxy(planner), host, on_change=change) as client:
+        await client.subscribe_resource("mem://menu")
+        await planner.notify_resource_updated("mem://menu")
+        await changed.wait()
+        changed = Event()
+        await planner.notify_tools_changed()
+        await changed.wait()
+        await client.unsubscribe_resource("mem://menu")
+    assert heard == ["notifications/resources/updated", "notifications/tools/list_changed"]

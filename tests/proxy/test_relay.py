@@ -1,0 +1,227 @@
+"""One host's connection to the server, and what belongs to no call."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import httpx
+import pytest
+from anyio import Event, create_task_group, fail_after
+from anyio.lowlevel import checkpoint
+
+from mcp_host import Client, Elicitation, Stdio, StreamableHttp
+from mcp_host.errors import McpError, ServerError
+from mcp_host.proxy import Proxy
+from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
+from mcp_host.serving.remote_client import RemoteClient
+from mcp_host.testing import Context, ScriptedPeer, Server
+from mcp_host.types import ClientCapabilities, Implementation
+from tests.extent import on_both
+from tests.proxy.servers import ERAS, Planner, text_of, through, user, visit
+
+pytestmark = on_both
+
+each_era = pytest.mark.parametrize("host", ["legacy", "modern"])
+
+NOWHERE = Stdio(["/no/such/program"])
+HEADERS = {"accept": "application/json, text/event-stream"}
+ABOUT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": ABOUT}
+
+
+@each_era
+async def test_a_server_that_cannot_be_reached_is_an_error_with_a_sentence(host: str) -> None:
+    with fail_after(25), pytest.raises(McpError, match=r"/no/such/program.*-32603"):
+        async with Client(Proxy(NOWHERE), era=host):
+            pass
+
+
+async def test_over_http_a_session_whose_server_cannot_be_reached_ends() -> None:
+    with fail_after(25):
+        async with Proxy(NOWHERE).http() as url, httpx.AsyncClient() as http:
+            for _ in range(2):
+                with pytest.raises(ServerError, match="/no/such/program"):
+                    async with Client(url, era="legacy"):
+                        pass
+            response = await http.post(url, json=INITIALIZE, headers=HEADERS)
+            session = {"mcp-session-id": response.headers["mcp-session-id"]}
+            again = await http.post(url, json=INITIALIZE, headers=HEADERS | session)
+    assert (response.status_code, again.status_code) == (200, 404)
+
+
+@each_era
+async def test_a_server_that_ends_in_a_call_is_started_again_for_the_next(host: str) -> None:
+    server = [sys.executable, "-m", "tests.proxy.crashing_server"]
+    async with through(Proxy(server), host) as client:
+        with pytest.raises(ServerError, match="exited with code 3"):
+            await client.call_tool("crash")
+        assert text_of(await client.call_tool("live")) == "alive"
+
+
+async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_with_it() -> None:
+    opened: list[int] = []
+    ended: list[int] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        number = len(opened)
+        opened.append(number)
+        try:
+            await peer.answer_initialize()
+            await Event().wait()
+        finally:
+            ended.append(number)
+
+    with fail_after(25):
+        async with Proxy(ScriptedPeer(script)).http() as url, Client(url, era="legacy"):
+            async with Client(url, era="legacy"):
+                assert opened == [0, 1]
+            while not ended:  # it runs in another thread
+                await checkpoint()
+            assert ended == [1]
+    assert ended == [1, 0]
+
+
+async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_oldest_is_closed() -> None:
+    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+
+    def host(number: int) -> RemoteClient:
+        capabilities = ClientCapabilities(experimental={f"x{number}": {}})
+        return RemoteClient(Implementation(name="host", version="1"), capabilities, "2026-07-28")
+
+    with fail_after(25):
+        first = await relay._upstream(host(0))
+        for number in range(MAX_UPSTREAMS + 1):
+            assert (await relay._upstream(host(number))).client.connected
+        assert await relay._upstream(host(1)) is not first
+        assert not first.client.connected
+        assert len(relay.upstreams) == MAX_UPSTREAMS
+        await relay.aclose()
+
+
+@pytest.mark.parametrize("over_http", [False, True], ids=["pipe", "http"])
+async def test_calls_are_one_at_a_time_where_a_server_does_not_say_which_one_asks(over_http: bool) -> None:
+    """Over a pipe, for a host that can be asked within a call only."""
+    server = Server("asking", versions=ERAS["legacy"])
+    running: list[Event] = []
+
+    @server.tool
+    async def ask(context: Context) -> int:
+        running.append(Event())  # of the server's event loop
+        if over_http and len(running) == 1:
+            await running[0].wait()
+        running[0].set()
+        form = await context.elicit("name?", {"type": "object", "properties": {"name": {"type": "string"}}})
+        most = len(running)
+        running.pop()
+        assert form.action == "accept"
+        return most
+
+    async with server.http() as url:
+        proxy = Proxy(StreamableHttp(url) if over_http else server)
+        results: list[str] = []
+
+        async def call(client: Client) -> None:
+            results.append(text_of(await client.call_tool("ask")))
+
+        async with through(proxy, "modern", elicitation=user()) as client, create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(call, client)
+    assert sorted(results) == (["1", "2"] if over_http else ["1", "1"])
+
+
+async def test_what_a_server_asks_outside_of_calls_goes_to_a_host_with_a_handshake() -> None:
+    answers: list[dict[str, Any]] = []
+    done = Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        answers.append(await peer.request("roots/list"))
+        answers.append(await peer.request("x/ask", {"a": 1}))
+        done.set()
+
+    async with through(Proxy(ScriptedPeer(script)), "legacy", roots=["/work/here"]):
+        await done.wait()
+
+    assert answers[0]["result"] == {"roots": [{"uri": "file:///work/here"}]}
+    assert answers[1]["error"]["code"] == -32601
+
+
+async def test_a_host_without_a_handshake_is_asked_nothing_outside_of_calls() -> None:
+    """Nor is it told anything."""
+    answers: list[dict[str, Any]] = []
+    done = Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.notify("x/changed", {})
+        await peer.notify("notifications/elicitation/complete", {"elicitationId": "e1"})
+        await peer.notify("notifications/message", {"level": "error", "data": "careful"})
+        answers.extend([await peer.request("roots/list"), await peer.request("x/ask")])
+        done.set()
+
+    heard: list[object] = []
+    host = {"roots": ["/work/here"], "elicitation": user(), "on_notification": heard.append, "on_log": heard.append}
+    async with through(Proxy(ScriptedPeer(script)), "modern", **host):
+        await done.wait()
+
+    assert [answer["error"]["message"] for answer in answers] == [
+        "the host has no roots",
+        "the host knows no such request outside of a call",
+    ]
+    assert heard == []
+
+
+async def test_forms_of_a_server_outside_of_calls_are_refused_where_only_a_call_could_ask() -> None:
+    answers: list[dict[str, Any]] = []
+    done = Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        form = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
+        answers.append(await peer.request("elicitation/create", form))
+        done.set()
+
+    proxy = Proxy(ScriptedPeer(script), elicitation=user())
+    async with through(proxy, "modern", elicitation=user()):
+        await done.wait()
+
+    assert answers[0]["error"]["message"] == "the host cannot be asked now"
+
+
+async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"resources": {}})
+
+    async with through(Proxy(ScriptedPeer(script)), "modern") as client:
+        with pytest.raises(McpError, match="did not agree"):
+            await client.subscribe_resource("mem://nothing")
+
+
+async def test_notifications_of_either_side_that_the_proxy_does_not_know_pass() -> None:
+    heard: list[Any] = []
+    completed: list[str] = []
+    done = Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.notify("notifications/elicitation/complete", {"elicitationId": "e1"})
+        await peer.notify("x/changed", {"a": [1]})
+        await peer.receive("x/seen")
+        await peer.receive("notifications/roots/list_changed")
+        done.set()
+
+    async def other(notification: Any) -> None:
+        heard.append((notification.method, notification.params))
+
+    asking = Elicitation(url=visit, on_complete=completed.append)
+    host = {"roots": [], "on_notification": other, "elicitation": asking}
+    async with through(Proxy(ScriptedPeer(script)), "legacy", **host) as client:
+        await client.notify("x/seen", {"b": 2})
+        await client.set_roots(["/work/there"])
+        await done.wait()
+        while not heard:
+            await checkpoint()
+
+    assert heard == [("x/changed", {"a": [1]})]
+    assert completed == ["e1"]

@@ -1,0 +1,115 @@
+"""What differs between the two sides, as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NotAdvertised, ServerError
+from mcp_host.proxy.translation import (
+    capabilities_downstream,
+    error_downstream,
+    host_answers,
+    params_upstream,
+    result_downstream,
+)
+from mcp_host.types import ClientCapabilities
+
+M = "io.modelcontextprotocol/"
+
+PARAMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"a": 1}, {"a": 1}),
+    ({"a": 1, "_meta": []}, {"a": 1, "_meta": []}),
+    ({"a": 1, "_meta": {"progressToken": 3}}, {"a": 1}),
+    (
+        {"_meta": {f"{M}protocolVersion": "1", f"{M}clientInfo": {}, f"{M}clientCapabilities": {}, "x/y": 1}},
+        {"_meta": {"x/y": 1}},
+    ),
+    (
+        {"_meta": {"traceparent": "00-1", f"{M}logLevel": "info"}},
+        {"_meta": {"traceparent": "00-1", f"{M}logLevel": "info"}},
+    ),
+]
+
+
+def test_what_belongs_to_one_connection_is_not_passed_on(subtests: pytest.Subtests) -> None:
+    for given, passed in PARAMS:
+        with subtests.test(given=given):
+            assert params_upstream(given) == passed
+
+
+NEW = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+RESULTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"a": 1, "_meta": {"b": 2}}, {"a": 1, "_meta": {"b": 2}}),
+    ({"a": 1, **NEW}, {"a": 1}),
+    ({"a": 1, **NEW, "_meta": {f"{M}serverInfo": {}, "b": 2}}, {"a": 1, "_meta": {"b": 2}}),
+    ({"a": 1, **NEW, "_meta": {f"{M}serverInfo": {}}}, {"a": 1}),
+    ({**NEW, "_meta": {"b": 2}}, {"_meta": {"b": 2}}),
+]
+
+
+def test_a_host_with_a_handshake_gets_results_without_the_members_of_2026(subtests: pytest.Subtests) -> None:
+    for given, passed in RESULTS:
+        with subtests.test(given=given):
+            assert result_downstream(given, stateless=False) == passed
+            assert result_downstream(given, stateless=True) == given
+
+
+ERRORS: list[tuple[McpError, bool, tuple[int, str, object]]] = [
+    (ServerError(-31999, "no", {"a": 1}), True, (-31999, "no", {"a": 1})),
+    (ServerError(-32002, "gone", {"uri": "x"}), False, (-32002, "gone", {"uri": "x"})),
+    (ServerError(-32002, "gone", {"uri": "x"}), True, (-32602, "gone", {"uri": "x"})),
+    (ServerError(-32021, "needs sampling", {"a": 1}), True, (-32021, "needs sampling", {"a": 1})),
+    (ServerError(-32021, "needs sampling", {"a": 1}), False, (-32603, "needs sampling (-32021)", None)),
+    (ServerError(-32022, "too new", {}), True, (-32603, "too new (-32022)", None)),
+    (HttpStatusError(503, "HTTP 503 from http://a/"), False, (-32603, "HTTP 503 from http://a/", None)),
+    (NotAdvertised("prompts: not advertised"), False, (-32601, "prompts: not advertised", None)),
+    (ConnectionClosed("it ended"), True, (-32603, "it ended", None)),
+]
+
+
+def test_errors(subtests: pytest.Subtests) -> None:
+    for error, stateless, (code, message, data) in ERRORS:
+        with subtests.test(error=error, stateless=stateless):
+            passed = error_downstream(error, stateless=stateless)
+            assert (passed.code, passed.message, passed.data) == (code, message, data)
+
+
+DECLARED: list[tuple[dict[str, Any], str, dict[str, Any], bool]] = [
+    ({}, "sampling/createMessage", {}, False),
+    ({"sampling": {}}, "sampling/createMessage", {}, True),
+    ({"sampling": {}}, "sampling/createMessage", {"tools": []}, False),
+    ({"sampling": {}}, "sampling/createMessage", {"toolChoice": {}}, False),
+    ({"sampling": {"tools": {}}}, "sampling/createMessage", {"tools": []}, True),
+    ({}, "elicitation/create", {}, False),
+    ({}, "elicitation/create", {"mode": "url"}, False),
+    ({"elicitation": {}}, "elicitation/create", {}, True),
+    ({"elicitation": {}}, "elicitation/create", {"mode": "url"}, False),
+    ({"elicitation": {"url": {}}}, "elicitation/create", {"mode": "url"}, True),
+    ({"elicitation": {"url": {}}}, "elicitation/create", {"mode": "form"}, False),
+    ({"elicitation": {"form": {}, "url": {}}}, "elicitation/create", {"mode": "form"}, True),
+    ({}, "roots/list", {}, False),
+    ({"roots": {}}, "roots/list", {}, True),
+    ({}, "x/y", {}, True),
+]
+
+
+def test_what_a_host_answers(subtests: pytest.Subtests) -> None:
+    for capabilities, method, params, answers in DECLARED:
+        with subtests.test(capabilities=capabilities, method=method, params=params):
+            assert host_answers(method, params, ClientCapabilities.from_wire(capabilities)) is answers
+
+
+OF_SERVER: list[tuple[dict[str, Any], bool, bool, dict[str, Any]]] = [
+    ({"tools": {}, "tasks": {}}, False, False, {"tools": {}, "tasks": {}}),
+    ({"tools": {}, "tasks": {}}, False, True, {"tools": {}}),
+    ({"tools": {}, "x": 1}, True, True, {"tools": {}, "x": 1}),
+    ({"extensions": {f"{M}tasks": {}, f"{M}ui": {}}}, True, True, {"extensions": {f"{M}ui": {}}}),
+]
+
+
+def test_what_a_host_sees_of_the_servers_capabilities(subtests: pytest.Subtests) -> None:
+    for capabilities, stateless, host_stateless, seen in OF_SERVER:
+        with subtests.test(capabilities=capabilities, host_stateless=host_stateless):
+            assert capabilities_downstream(capabilities, stateless=stateless, host_stateless=host_stateless) == seen
