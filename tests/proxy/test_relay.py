@@ -82,6 +82,32 @@ async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_wit
     assert ended == [1, 0]
 
 
+async def test_hosts_without_a_handshake_share_a_connection_over_http() -> None:
+    opened: list[int] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        opened.append(1)
+        await peer.answer_initialize()
+
+    with fail_after(25):
+        async with Proxy(ScriptedPeer(script)).http() as url:
+            for _ in range(2):
+                async with Client(url, era="modern") as client:
+                    assert client.server_info is not None
+    assert opened == [1]
+
+
+async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
+    proxy = Proxy(Planner())
+    async with through(proxy, "legacy"):
+        assert len(proxy._relay.begun) == 1
+    assert proxy._relay.begun == set()
+    async with through(proxy, "legacy"):
+        pass
+    while proxy._relay.begun:
+        await checkpoint()
+
+
 async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_oldest_is_closed() -> None:
     relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,9 +43,12 @@ class Relay(Service):
     declared: Params = field(default_factory=dict)
     """The capabilities of the server, once there is a connection to it."""
     upstreams: dict[bytes, Upstream] = field(default_factory=dict)
-    connecting: Lock = field(default_factory=Lock)
+    lock: Lock | None = None
+    """Of connecting and closing. It belongs to the event loop that serves, where this object need not be made."""
     begun: set[Relay] = field(default_factory=set)
     """Those of the hosts, if this one is what they are made from."""
+    ended: Callable[[Relay], object] = lambda relay: None
+    """Called once the host's session has ended and the connections are closed."""
 
     relays = True
 
@@ -64,19 +68,30 @@ class Relay(Service):
 
     def begin(self, peer: Peer | None) -> Relay:
         relay = Relay.of(self.settings, peer)
+        relay.ended = self.begun.discard
         self.begun.add(relay)
         return relay
 
     def end(self) -> None:
-        spawn(self.aclose)
+        spawn(self._end)
+
+    async def _end(self) -> None:
+        await self.aclose()
+        self.ended(self)
 
     async def aclose(self) -> None:
         for relay in [*self.begun]:
             await relay.aclose()
         self.begun.clear()
-        while self.upstreams:
-            _, upstream = self.upstreams.popitem()
-            await upstream.client.aclose()
+        async with self._locked():  # `end` may be closing them
+            while self.upstreams:
+                _, upstream = self.upstreams.popitem()
+                await upstream.client.aclose()
+
+    def _locked(self) -> Lock:
+        if self.lock is None:
+            self.lock = Lock()
+        return self.lock
 
     def prepare(self, client: RemoteClient) -> Prepare:
         return partial(self._prepare, client)
@@ -117,7 +132,7 @@ class Relay(Service):
             RequestError: The server cannot be reached.
         """
         key = to_json(client.capabilities.to_wire())
-        async with self.connecting:
+        async with self._locked():
             if (upstream := self.upstreams.get(key)) is not None:
                 return upstream
             upstream = Upstream(self.settings, client, self.peer, self.announce)
