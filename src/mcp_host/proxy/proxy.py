@@ -8,17 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, get_args
 
-from anyio import create_task_group
-
 from mcp_host.elicitation import Elicitation
 from mcp_host.limits import Limits
 from mcp_host.middleware import Middleware
-from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.server_names import check_server_name
 from mcp_host.proxy.relay import Relay
 from mcp_host.proxy.upstream import SamplingChoice, Settings
 from mcp_host.sampling import Sampling
-from mcp_host.serving.session import Session
+from mcp_host.serving import in_process
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.transports.infer import Connectable, infer_transport
 
@@ -78,18 +75,7 @@ class Proxy:
         return InProcess(self._serve, name=self.name)
 
     async def _serve(self, inbox: Inbox, outbox: Outbox) -> None:
-        def send(message: Message, related: Id | None) -> None:
-            outbox.send_nowait(encode(message))
-
-        async with create_task_group() as tasks:
-            session = Session(self._relay, tasks.start_soon, send)
-            try:
-                async for raw in inbox:
-                    for message in decode(raw):
-                        session.receive(message)
-            finally:
-                session.close()
-            tasks.cancel_scope.cancel()
+        await in_process.serve(self._relay, inbox, outbox.send_nowait)
 
     async def aclose(self) -> None:
         """Close the connections to the server, of all hosts."""

@@ -9,13 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 from weakref import WeakSet
 
-from anyio import create_task_group
-
 from mcp_host import types
 from mcp_host.functions import AnyFunction, Function, FunctionTool
-from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.serving.session import Session
+from mcp_host.serving import in_process
 from mcp_host.testing._catalog import Catalog, CompletionFunction, Offer, RequestHandler, template_pattern
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.types.base import given
@@ -273,18 +270,7 @@ class Server:
         return InProcess(self._serve_in_process, name=self.name)
 
     async def _serve_in_process(self, inbox: Inbox, outbox: Outbox) -> None:
-        def send(message: Message, related: Id | None) -> None:
-            outbox.send_nowait(encode(message))
-
-        async with create_task_group() as tasks:
-            session = Session(self._catalog, tasks.start_soon, send)
-            try:
-                async for raw in inbox:
-                    for message in decode(raw):
-                        session.receive(message)
-            finally:
-                session.close()
-            tasks.cancel_scope.cancel()
+        await in_process.serve(self._catalog, inbox, outbox.send_nowait)
 
     def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:
         """Serve one client over stdin and stdout until stdin ends: for ``if __name__ == "__main__"``.
