@@ -9,6 +9,7 @@ import httpx
 import pytest
 from anyio import Event, create_task_group, fail_after
 from anyio.lowlevel import checkpoint
+from pydantic_core import to_json
 
 from mcp_host import Client, Elicitation, Stdio, StreamableHttp
 from mcp_host.errors import McpError, ServerError
@@ -213,6 +214,42 @@ async def test_forms_of_a_server_outside_of_calls_are_refused_where_only_a_call_
         await done.wait()
 
     assert answers[0]["error"]["message"] == "the host cannot be asked now"
+
+
+async def test_a_host_that_wants_a_log_gets_the_rest_of_a_server_that_has_none() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.reply(await peer.receive("tools/list"), {"tools": []})
+
+    async with through(Proxy(ScriptedPeer(script)), "modern", on_log=print) as client:
+        assert await client.list_tools() == []
+
+
+@each_era
+async def test_what_a_server_logs_just_before_its_result_reaches_the_host(host: str) -> None:
+    logged: list[object] = []
+    done = Event()
+
+    async def log(message: Any) -> None:
+        logged.append(message.data)
+        if message.data == 4:
+            done.set()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        token = call["params"]["_meta"]["progressToken"]
+        sent = list[tuple[str, dict[str, Any]]]()
+        for number in range(5):
+            sent.append(("notifications/progress", {"progressToken": token, "progress": number}))
+            sent.append(("notifications/message", {"level": "error", "data": number}))
+        notifications = [{"jsonrpc": "2.0", "method": method, "params": params} for method, params in sent]
+        await peer.send_raw(to_json([*notifications, {"jsonrpc": "2.0", "id": call["id"], "result": {"content": []}}]))
+
+    async with through(Proxy(ScriptedPeer(script)), host, on_log=log) as client:
+        await client.call_tool("say", on_progress=print)
+        await done.wait()
+    assert logged == [0, 1, 2, 3, 4]
 
 
 async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> None:

@@ -541,7 +541,10 @@ class Client:
         on_report: Callable[[Params], None] | None = None,
         caller: object = None,
     ) -> Params:
-        """As `request`, for a proxy: *on_report* gets the params of each progress notification, as they came."""
+        """As `request`, for a proxy: *on_report* gets the params of each progress notification, as they came.
+
+        When it ends, the callbacks have had all notifications that came before.
+        """
         connection, timeouts = await self._lifetime.live(None, None)
         on_reports = None if on_report is None else _passing_on(on_report)
         call = Call(
@@ -552,7 +555,10 @@ class Client:
             caller=caller,
             relayed=True,
         )
-        return await self._send(connection, call)
+        try:
+            return await self._send(connection, call)
+        finally:
+            await connection.notifications.delivered()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
@@ -145,7 +145,8 @@ class Upstream:
                 level = meta.get(LOG_LEVEL)
                 if level is not None and level != self._level and not self.stateless:
                     self._level = level
-                    await self.client.set_log_level(level)
+                    with suppress(McpError):  # a server without a log is asked for the rest all the same
+                        await self.client.set_log_level(level)
                 result = await self.client.relay(
                     method,
                     params_upstream(params),

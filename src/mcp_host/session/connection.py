@@ -58,11 +58,13 @@ class Connection:
         state: ClientState,
         dispatcher: Dispatcher,
         tasks: TaskGroup,
+        notifications: NotificationQueue,
         notify: OnEvent,
         attempt: Attempt,
         on_lost: ReferenceType[Callable[[], None]],
     ) -> None:
         self.dispatcher = dispatcher
+        self.notifications = notifications
         self.useful = False
         """Whether any request of the application has had a result."""
         self._connected = False
@@ -112,7 +114,7 @@ class Connection:
             if notifications.wanted:
                 handlers.start(notifications.run)
             try:
-                connection = cls(state, dispatcher, tasks, notify, attempt, on_lost)
+                connection = cls(state, dispatcher, tasks, notifications, notify, attempt, on_lost)
                 await connection._begin(channel)
                 connection._connected = True
                 if watcher is not None:

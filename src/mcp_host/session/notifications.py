@@ -50,6 +50,10 @@ class NotificationQueue:
         self._expendable: deque[Key] = deque()
         """The keys of what may be dropped, in order."""
         self._wake = Event()
+        """Set while there is something to deliver."""
+        self._delivered: Event | None = None
+        """Set when there is no more, if a task waits for that."""
+        self._ended = False
         self._on_other = state.on_notification
         self._prepare: dict[str, Prepare] = {}
         if (on_log := state.on_log) is not None:
@@ -92,14 +96,30 @@ class NotificationQueue:
 
     async def run(self) -> None:
         """Call the callbacks until cancelled."""
-        while True:
-            while self._queue:
-                key, notification = self._queue.popitem(last=False)
-                if self._expendable and self._expendable[0] == key:
-                    self._expendable.popleft()
-                await self._deliver(notification)
-            self._wake = Event()
-            await self._wake.wait()
+        try:
+            while True:
+                while self._queue:
+                    key, notification = self._queue.popitem(last=False)
+                    if self._expendable and self._expendable[0] == key:
+                        self._expendable.popleft()
+                    await self._deliver(notification)
+                self._wake = Event()
+                self._announce_delivered()
+                await self._wake.wait()
+        finally:
+            self._ended = True
+            self._announce_delivered()
+
+    async def delivered(self) -> None:
+        """Wait until the callbacks have had what came so far, or get no more."""
+        if self._wake.is_set() and not self._ended:
+            self._delivered = self._delivered or Event()
+            await self._delivered.wait()
+
+    def _announce_delivered(self) -> None:
+        if self._delivered is not None:
+            self._delivered.set()
+            self._delivered = None
 
     async def _deliver(self, notification: Notification) -> None:
         if (prepare := self._prepare.get(notification.method)) is None:
