@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -22,7 +23,7 @@ CALCULATOR = ["--", sys.executable, str(ROOT / "examples" / "calculator_server.p
 
 
 def proxied(*options: str) -> Stdio:
-    return Stdio([sys.executable, "-m", "mcp_host", "proxy", *options])
+    return Stdio([sys.executable, "-m", "mcp_host", "proxy", *options], env=os.environ)  # coverage needs a part of it
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

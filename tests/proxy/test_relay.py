@@ -88,14 +88,40 @@ async def test_hosts_without_a_handshake_share_a_connection_over_http() -> None:
 
     async def script(peer: ScriptedPeer) -> None:
         opened.append(1)
-        await peer.answer_initialize()
+        await peer.answer_initialize(capabilities={"tools": {}})
+        while True:
+            await peer.reply(await peer.receive("tools/call"), {"content": [{"type": "text", "text": "hello"}]})
 
     with fail_after(25):
         async with Proxy(ScriptedPeer(script)).http() as url:
             for _ in range(2):
                 async with Client(url, era="modern") as client:
-                    assert client.server_info is not None
+                    assert text_of(await client.call_tool("greet")) == "hello"
     assert opened == [1]
+
+
+async def test_a_server_that_ignores_the_level_of_the_log_is_not_heard_below_it() -> None:
+    heard: list[Any] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}, "logging": {}})
+        await peer.reply(await peer.receive("logging/setLevel"), {})
+        call = await peer.receive("tools/call")
+        for level in ("debug", "error"):
+            await peer.notify("notifications/message", {"level": level, "data": level})
+        await peer.reply(call, {"content": []})
+
+    async def log(message: Any) -> None:
+        heard.append(message.data)
+
+    for host in ("legacy", "modern"):
+        async with through(Proxy(ScriptedPeer(script)), host, on_log=log) as client:
+            await client.set_log_level("warning")
+            await client.call_tool("greet")
+            while not heard:
+                await checkpoint()
+        assert heard == ["error"]
+        heard.clear()
 
 
 async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
