@@ -65,9 +65,13 @@ def in_process(version: int, kind: str, backend: str) -> list[str]:
     return [python_with(version), str(CLIENTS / "in_process.py"), kind, backend]
 
 
-def other_client(version: int, package: str, revision: str, ends: str, backend: str, mark: str) -> list[str]:
-    """The command for a *package* on that *version* of the official SDK, with our `Sampling`."""
-    return [python_with(version), str(CLIENTS / "other_clients.py"), package, revision, ends, backend, mark]
+def other_client(
+    version: int, package: str, revision: str, ends: str, backend: str, mark: str, *, proxied: bool = False
+) -> list[str]:
+    """The command for a *package* on that *version* of the official SDK, with our `Sampling`; with `mcp-host proxy` between."""
+    python = python_with(version)
+    proxy = ["-m", "mcp_host", "proxy", "--", python] if proxied else []
+    return [python, str(CLIENTS / "other_clients.py"), package, revision, ends, backend, mark, *proxy]
 
 
 def agents_of(framework: str, mark: str) -> list[str]:

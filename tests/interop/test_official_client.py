@@ -31,15 +31,14 @@ def seen() -> Iterator[dict[str, object]]:
     assert running(mark) == []
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize(
-    ("mode", "version", "missing"), [("legacy", "2025-11-25", -32002), ("auto", "2026-07-28", -32602)]
-)
-def test_the_official_client_gets_the_same_results_from_our_server_in_either_era(
-    seen: dict[str, object], transport: str, mode: str, version: str, missing: int
-) -> None:
-    """Its model is asked twice for the calculation, with what the tool said the second time, and once for an opinion."""
-    assert seen[f"{transport}-{mode}"] == {
+MODES = {"legacy": ("2025-11-25", -32002), "auto": ("2026-07-28", -32602)}
+"""The revision of each, and its error for a resource that is missing."""
+
+
+def expected(mode: str) -> dict[str, object]:
+    """What it sees, with or without a proxy between."""
+    version, missing = MODES[mode]
+    return {
         "version": version,
         "server": "ours",
         "instructions": "For interoperability tests.",
@@ -52,3 +51,12 @@ def test_the_official_client_gets_the_same_results_from_our_server_in_either_era
         "missing": [missing, {"uri": "note://yesterday"}],
         "appeared": [f"new-{mode}"],
     }
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_official_client_gets_the_same_results_from_our_server_in_either_era(
+    seen: dict[str, object], transport: str, mode: str
+) -> None:
+    """Its model is asked twice for the calculation, with what the tool said the second time, and once for an opinion."""
+    assert seen[f"{transport}-{mode}"] == expected(mode)

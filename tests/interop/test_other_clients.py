@@ -75,8 +75,10 @@ def test_version_1_of_the_sdk(package: str, ends: str, mark: str) -> None:
     assert report(1, package, LEGACY, ends, "asyncio", mark) == expected
 
 
-def report(version: int, package: str, revision: str, ends: str, backend: str, mark: str) -> object:
-    command = other_client(version, package, revision, ends, backend, mark)
+def report(
+    version: int, package: str, revision: str, ends: str, backend: str, mark: str, *, proxied: bool = False
+) -> object:
+    command = other_client(version, package, revision, ends, backend, mark, proxied=proxied)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=IN_TIME, check=False)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)

@@ -135,6 +135,14 @@ async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
         await checkpoint()
 
 
+async def test_what_was_served_over_http_can_be_closed_from_another_event_loop() -> None:
+    proxy = Proxy(Planner())
+    with fail_after(25):
+        async with proxy.http() as url, Client(url):
+            pass
+        await proxy.aclose()
+
+
 async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_oldest_is_closed() -> None:
     relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NotAdvertised, ServerError
+from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NotAdvertised, ResourceNotFound, ServerError
 from mcp_host.proxy.translation import (
     capabilities_downstream,
     error_downstream,
@@ -60,6 +60,9 @@ ERRORS: list[tuple[McpError, bool, tuple[int, str, object]]] = [
     (ServerError(-31999, "no", {"a": 1}), True, (-31999, "no", {"a": 1})),
     (ServerError(-32002, "gone", {"uri": "x"}), False, (-32002, "gone", {"uri": "x"})),
     (ServerError(-32002, "gone", {"uri": "x"}), True, (-32602, "gone", {"uri": "x"})),
+    (ResourceNotFound(-32602, "gone", {"uri": "x"}), True, (-32602, "gone", {"uri": "x"})),
+    (ResourceNotFound(-32602, "gone", {"uri": "x"}), False, (-32002, "gone", {"uri": "x"})),
+    (ServerError(-32602, "wrong"), False, (-32602, "wrong", None)),
     (ServerError(-32021, "needs sampling", {"a": 1}), True, (-32021, "needs sampling", {"a": 1})),
     (ServerError(-32021, "needs sampling", {"a": 1}), False, (-32603, "needs sampling (-32021)", None)),
     (ServerError(-32022, "too new", {}), True, (-32603, "too new (-32022)", None)),

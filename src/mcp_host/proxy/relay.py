@@ -87,6 +87,7 @@ class Relay(Service):
             while self.upstreams:
                 _, upstream = self.upstreams.popitem()
                 await upstream.client.aclose()
+        self.lock = None  # it belongs to this event loop
 
     def _locked(self) -> Lock:
         if self.lock is None:

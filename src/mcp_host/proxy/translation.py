@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_host.errors import McpError, NotAdvertised, ServerError
+from mcp_host.errors import McpError, NotAdvertised, ResourceNotFound, ServerError
 from mcp_host.protocol.eras import CREATE_MESSAGE, META, SERVER_INFO
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
@@ -63,8 +63,8 @@ def error_downstream(error: McpError, *, stateless: bool) -> RequestError:
     code = error.code if isinstance(error, ServerError) else None
     is_known = stateless or code != MISSING_REQUIRED_CLIENT_CAPABILITY  # which came with 2026-07-28
     if isinstance(error, ServerError) and code is not None and code not in OF_ONE_SIDE and is_known:
-        if code == RESOURCE_NOT_FOUND and stateless:
-            code = INVALID_PARAMS  # "replaced by -32602" (2026-07-28, basic)
+        if code == RESOURCE_NOT_FOUND or isinstance(error, ResourceNotFound):
+            code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND  # "replaced by -32602" (2026-07-28, basic)
         return RequestError(code, error.message, error.data)
     return RequestError(METHOD_NOT_FOUND if isinstance(error, NotAdvertised) else INTERNAL_ERROR, str(error))
 

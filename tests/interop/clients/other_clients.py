@@ -1,6 +1,6 @@
-"""Our `Sampling`, registered once with a client of another package: ``other_clients.py PACKAGE REVISION ENDS BACKEND MARK``.
+"""Our `Sampling`, registered once with a client of another package: ``other_clients.py PACKAGE REVISION ENDS BACKEND MARK [PROXY...]``.
 
-Connects three times to a server of that *REVISION*, and prints what came of each call, as JSON. *ENDS* is
+*PROXY* are arguments of Python before the server's, for what is to be in front of it. Connects three times to a server of that *REVISION*, and prints what came of each call, as JSON. *ENDS* is
 what ends the model of an abandoned call: that the "call" is cancelled, that the connection is closed ("close"), or
 that the task which holds the connection is cancelled ("task").
 """
@@ -22,8 +22,8 @@ from mcp_host.sampling import Allow, Deny, Sampling, SamplingLimits
 from mcp_host.types import ToolResultContent
 
 SERVER = Path(__file__).parents[1] / "servers" / "calculator.py"
-PACKAGE, REVISION, ENDS, BACKEND, MARK = sys.argv[1:]
-ARGS = [str(SERVER), REVISION, MARK]
+PACKAGE, REVISION, ENDS, BACKEND, MARK, *PROXY = sys.argv[1:]
+ARGS = [*PROXY, str(SERVER), REVISION, MARK]
 IN_TIME = 20.0  # seconds for anything that is waited for, which takes one
 
 

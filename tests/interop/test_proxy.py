@@ -1,0 +1,242 @@
+"""The proxy between servers and clients that others wrote: each gets what it would get without it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from anyio import fail_after, to_thread
+
+from mcp_host import Client, Elicitation, FormRequest, Stdio, StreamableHttp
+from mcp_host.errors import ResourceNotFound, ServerError
+from mcp_host.proxy import Proxy
+from mcp_host.types import ElicitResult, ProgressNotificationParams
+from tests.interop.clients.rules import RuleModel
+from tests.interop.heard import Logs
+from tests.interop.processes import (
+    SERVERS,
+    AnyTransport,
+    Era,
+    HttpServer,
+    Sdk,
+    both_eras,
+    free_port,
+    official_client,
+    running,
+    sampling_server,
+    tools_server,
+)
+from tests.interop.sampled import call_by_official, sampling_by
+from tests.interop.test_official_client import MODES, OURS, expected
+from tests.interop.test_other_clients import MODERN, SINCE_2026, report
+from tests.interop.test_sampling_servers import CALLS
+from tests.interop.test_sampling_servers import Server as SamplingServer
+from tests.interop.test_sampling_servers import expected as expected_of_samples
+from tests.interop.test_sampling_servers import seen as samples_seen
+
+IN_TIME = 60.0  # seconds for a test; each takes five at most when the machine is idle
+
+Request = tuple[str, dict[str, Any]]
+
+
+def call(name: str, **arguments: Any) -> Request:
+    return "tools/call", {"name": name, "arguments": arguments}
+
+
+TOOLS: Request = ("tools/list", {})
+
+BOTH_ERAS = [
+    TOOLS,
+    call("calculate", question="2+3 and 4*5, in all?"),
+    call("gather", what="tea"),
+    call("nosuch"),
+    ("resources/read", {"uri": "note://today"}),
+    ("resources/read", {"uri": "note://yesterday"}),
+    ("prompts/get", {"name": "ode", "arguments": {"to": "tea"}}),
+    call("count", to=3),
+]
+REQUESTS: dict[str, Sequence[Request]] = {
+    "python": BOTH_ERAS,
+    "typescript": BOTH_ERAS,
+    "python-v1": [
+        TOOLS,
+        call("draw", what="cat"),
+        call("look_up", topic="x"),
+        call("fail"),
+        call("advise", city="Bonn"),
+    ],
+    "fastmcp": [TOOLS, call("describe", what="a dog"), call("careful")],
+    "everything": [
+        TOOLS,
+        call("get-tiny-image"),
+        call("trigger-sampling-request", prompt="the tide?", maxTokens=50),
+        call("trigger-elicitation-request"),
+        call("trigger-url-elicitation", url="https://example.org/", elicitationId="e1"),
+        call("trigger-url-elicitation", url="https://example.org/", elicitationId="e1", errorPath=True),
+        call("trigger-long-running-operation", duration=0.2, steps=2),
+    ],
+}
+"""What is asked of each server. Those of "both eras" end with lines of log."""
+
+ONE_ERA = {"python-v1", "everything"}
+"""Servers that know no revision of 2026."""
+
+SERVED: list[tuple[str, Era]] = [(name, era) for name in REQUESTS for era in ("legacy", "modern")]
+
+CALCULATION: list[list[tuple[str, dict[str, Any]]]] = [
+    [("add", {"a": 2, "b": 3}), ("multiply", {"a": 4, "b": 5})],
+    [("add", {"a": 5, "b": 20})],
+]
+
+
+class Model(RuleModel):
+    """Rules, and a calculation in three turns where there is a calculator."""
+
+    def answer(self, params: dict[str, Any]) -> dict[str, Any]:
+        if "add" not in [tool["name"] for tool in params.get("tools", [])]:
+            return super().answer(params)
+        turn = len(params["messages"]) // 2
+        self.asked.append(f"turn {turn}")
+        return self._text("25") if turn == len(CALCULATION) else self._calls(params, CALCULATION[turn])
+
+
+async def fill_in(request: FormRequest) -> ElicitResult:
+    fields: Any = request.requested_schema["properties"]
+    known = {"size": "large", "count": 2, "name": "Ada"}
+    return request.accept(**{name: value for name, value in known.items() if name in fields})
+
+
+async def visit(request: object) -> ElicitResult:
+    return ElicitResult(action="accept")
+
+
+async def seen(server: AnyTransport | Proxy, era: Era, name: str, model: Model, *, samples: bool) -> list[object]:
+    """What a host gets from the server called *name*: each answer, the progress, the log. It has the model if it *samples*."""
+    answers: list[object] = []
+    logs = Logs("at 3")
+
+    async def progress(reported: ProgressNotificationParams) -> None:
+        answers.append([reported.progress, reported.total, reported.message])
+
+    async with Client(
+        server,
+        era=era,
+        sampling=sampling_by(model, "tools" if samples else "none"),
+        elicitation=Elicitation(form=fill_in, url=visit),
+        roots=["/work/here"],
+        on_log=logs,
+    ) as client:
+        for method, params in REQUESTS[name]:
+            try:
+                answers.append(await client.request(method, params, on_progress=progress))
+            except ResourceNotFound as exc:  # both SDKs send the code of 2026-07-28 in all revisions
+                answers.append(["not found", exc.message, exc.data])
+            except ServerError as exc:
+                answers.append([exc.code, exc.message, exc.data])
+        if REQUESTS[name] is BOTH_ERAS:
+            await logs.enough.wait()
+    return [*plain(answers), logs.lines, sorted(model.asked)]
+
+
+OF_ONE_REVISION = {"resultType", "ttlMs", "cacheScope", "io.modelcontextprotocol/serverInfo"}
+DRAWN = re.compile("call_[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")
+
+
+def plain(value: Any) -> Any:
+    """The value without what only one revision has, the JSON in texts decoded, and no ids that are drawn."""
+    match value:
+        case dict():
+            kept = {key: plain(item) for key, item in value.items() if key not in OF_ONE_REVISION}
+            return {key: item for key, item in kept.items() if (key, item) != ("_meta", {})}
+        case list():
+            return [plain(item) for item in value]
+        case str() if value.startswith("{"):
+            return plain(json.loads(value))
+        case str():
+            return DRAWN.sub("drawn", value)
+    return value
+
+
+@pytest.fixture(scope="module")
+def urls(both_eras_http: dict[Sdk, HttpServer], everything_http: HttpServer) -> Iterator[dict[str, str]]:
+    """Where each server listens."""
+    marks = {"python-v1": "interop-proxy-v1", "fastmcp": "interop-proxy-fastmcp"}
+    ports = {name: free_port() for name in marks}
+    commands = {
+        "python-v1": tools_server(1, "http", ports["python-v1"], marks["python-v1"]),
+        "fastmcp": sampling_server(2, "fastmcp", "http", ports["fastmcp"], marks["fastmcp"]),
+    }
+    with ExitStack() as stack:
+        started = {
+            name: stack.enter_context(HttpServer(command, ports[name], ready="Uvicorn running")).url
+            for name, command in commands.items()
+        }
+        yield {**{sdk: http.url for sdk, http in both_eras_http.items()}, "everything": everything_http.url, **started}
+
+    assert [running(mark) for mark in marks.values()] == [[], []]
+
+
+@pytest.mark.parametrize(("name", "era"), SERVED, ids=[f"{name}-{era}" for name, era in SERVED])
+async def test_a_server_gives_a_host_the_same_through_a_proxy(name: str, era: Era, urls: dict[str, str]) -> None:
+    """The proxy's model answers as that of the host would."""
+    its_era = "legacy" if name in ONE_ERA else era
+    with fail_after(IN_TIME):
+        direct = await seen(StreamableHttp(urls[name]), its_era, name, Model(), samples=True)
+        for samples in (True, False):
+            model = Model()
+            proxy = Proxy(StreamableHttp(urls[name]), sampling=sampling_by(model, "none" if samples else "tools"))
+            assert await seen(proxy, era, name, model, samples=samples) == direct
+            await proxy.aclose()
+    asked: Any = direct[-1]
+    assert ("turn 2" in asked) if REQUESTS[name] is BOTH_ERAS else asked
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_command_between_two_pipes_gives_the_same(era: Era, mark: str) -> None:
+    server = both_eras("typescript", "stdio", 0, mark)
+    between = Stdio([sys.executable, "-m", "mcp_host", "proxy", "--", *server])
+    with fail_after(IN_TIME):
+        direct = await seen(Stdio(server), era, "typescript", Model(), samples=True)
+        assert await seen(between, era, "typescript", Model(), samples=True) == direct
+
+
+@pytest.mark.parametrize(("version", "era"), [(1, "legacy"), (2, "modern")])
+async def test_a_model_of_the_proxy_samples_for_an_official_client(
+    version: int, era: Era, urls: dict[str, str]
+) -> None:
+    """Which has none, and talks to fastmcp 4 in revision 2026-07-28."""
+    model = RuleModel()
+    proxy = Proxy(StreamableHttp(urls["fastmcp"]), sampling=sampling_by(model, "tools"))
+    async with proxy.http() as url:
+        outcomes = (await call_by_official(version, url, era, "none", CALLS))["outcomes"]
+    await proxy.aclose()
+
+    server = SamplingServer(2, "fastmcp", "modern")
+    assert samples_seen({"outcomes": outcomes, "asked": model.asked}) == expected_of_samples(server, "tools")
+
+
+async def test_an_official_client_sees_our_server_through_a_proxy_as_it_is() -> None:
+    """In either era, over either transport."""
+    proxy = Proxy([sys.executable, str(OURS), "stdio"])
+
+    def run(url: str) -> subprocess.CompletedProcess[str]:
+        command = official_client(SERVERS / "proxied.py", url)
+        return subprocess.run(command, capture_output=True, text=True, timeout=IN_TIME, check=False)
+
+    async with proxy.http() as url:
+        ended = await to_thread.run_sync(run, url)
+    await proxy.aclose()
+
+    assert ended.returncode == 0, ended.stderr
+    ways = [(transport, mode) for transport in ("stdio", "http") for mode in MODES]
+    assert json.loads(ended.stdout) == {f"{transport}-{mode}": expected(mode) for transport, mode in ways}
+
+
+def test_fastmcps_client_samples_for_a_server_behind_the_command(mark: str) -> None:
+    assert report(2, "fastmcp", MODERN, "call", "asyncio", mark, proxied=True) == SINCE_2026
