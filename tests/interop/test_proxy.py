@@ -71,7 +71,7 @@ REQUESTS: dict[str, Sequence[Request]] = {
         call("fail"),
         call("advise", city="Bonn"),
     ],
-    "fastmcp": [TOOLS, call("describe", what="a dog"), call("careful")],
+    "fastmcp": [TOOLS, call("describe", what="a dog"), call("poll", question="tea?"), call("careful")],
     "everything": [
         TOOLS,
         call("get-tiny-image"),

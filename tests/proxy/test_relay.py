@@ -286,6 +286,26 @@ async def test_what_a_server_logs_just_before_its_result_reaches_the_host(host: 
     assert logged == [0, 1, 2, 3, 4]
 
 
+async def test_a_host_with_a_handshake_hears_no_progress_twice() -> None:
+    """A tool of 2026-07-28 may run again for each answer, and "the progress value MUST increase" within one request."""
+    form = {"mode": "form", "message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
+    asked = {"resultType": "input_required", "inputRequests": {"a": {"method": "elicitation/create", "params": form}}}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {}})
+        for steps, result in ((1, asked), (3, {"resultType": "complete", "content": []})):
+            call = await peer.receive("tools/call")
+            for step in range(1, steps + 1):
+                token = call["params"]["_meta"]["progressToken"]
+                await peer.notify("notifications/progress", {"progressToken": token, "progress": step})
+            await peer.reply(call, result)
+
+    reports: list[float] = []
+    async with through(Proxy(ScriptedPeer(script)), "legacy", elicitation=user()) as client:
+        await client.call_tool("book", on_progress=lambda report: reports.append(report.progress))
+    assert reports == [1, 2, 3]
+
+
 async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"resources": {}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
@@ -125,8 +126,14 @@ class Upstream:
         """
         host = caller.call.client
         meta = meta_of(params)
+        most = -math.inf
 
         def report(progress: Params) -> None:
+            nonlocal most
+            if self.stateless and not host.stateless:  # a tool may run again for each answer, and report from its start
+                if progress["progress"] <= most:
+                    return
+                most = progress["progress"]
             token = meta_of(caller.call.request.params).get("progressToken", meta["progressToken"])  # that of a retry
             caller.call.notify("notifications/progress", {**progress, "progressToken": token})
 
