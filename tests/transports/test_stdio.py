@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification
+from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import Stderr
 from mcp_host.transports.stdio import StdioChannel
 from tests.transports.children import python, running
@@ -161,6 +165,26 @@ async def test_a_client_left_by_an_error_leaves_no_process() -> None:
         await fail()
 
     assert not running(pids[0])
+
+
+def test_no_server_is_left_when_the_event_loop_ends_while_it_is_being_ended() -> None:
+    """As by a signal. On asyncio that cancels every task, and no scope shields from it."""
+
+    async def end() -> int | None:
+        child = await start([sys.executable, "-c", "import time; time.sleep(60)"], None, None)
+        stopping = asyncio.ensure_future(child.stop(60.0))
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with anyio.fail_after(25), suppress(asyncio.CancelledError):
+            await stopping
+        try:
+            with anyio.fail_after(25):
+                return await child.process.wait()
+        finally:
+            await child.stop(0)
+            await child.close()
+
+    assert asyncio.run(end()) == -signal.SIGKILL
 
 
 class StalledChild:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from mcp_host.serving.http.app import HttpApp
 
 
+CLOSE_TIMEOUT = 3.0  # seconds. Hosts wait two before they end the proxy with a signal: the server gets its own by then
+
+
 class Proxy:
     """A server for hosts, in front of another server: it answers what the host cannot, and passes on everything else.
 
@@ -65,7 +68,7 @@ class Proxy:
             sampling_choice=answer_sampling,
             elicitation=elicitation,
             middleware=tuple(middleware),
-            limits=limits or Limits(timeout=math.inf, idle_timeout=math.inf),
+            limits=limits or Limits(timeout=math.inf, idle_timeout=math.inf, close_timeout=CLOSE_TIMEOUT),
         )
         self.name = settings.name
         self._relay = Relay.of(settings)

@@ -47,17 +47,24 @@ class PosixChild(Child):
         """
         grace = min(GRACE, limit / 3)
         with CancelScope(shield=True):
-            await self.stdin.aclose()
+            try:
+                await self._end(grace)
+            except BaseException:  # the event loop ends, say by a signal: on asyncio no scope shields from that
+                self._signal(signal.SIGKILL)
+                raise
+
+    async def _end(self, grace: float) -> None:
+        await self.stdin.aclose()
+        await self.exits_within(grace)
+        if self._lives():
+            self._signal(signal.SIGTERM)
+            end = current_time() + grace
             await self.exits_within(grace)
+            while self._lives() and current_time() < end:  # noqa: ASYNC110  # see POLL_INTERVAL
+                await sleep(POLL_INTERVAL)
             if self._lives():
-                self._signal(signal.SIGTERM)
-                end = current_time() + grace
+                self._signal(signal.SIGKILL)
                 await self.exits_within(grace)
-                while self._lives() and current_time() < end:  # noqa: ASYNC110  # see POLL_INTERVAL
-                    await sleep(POLL_INTERVAL)
-                if self._lives():
-                    self._signal(signal.SIGKILL)
-                    await self.exits_within(grace)
 
     def _lives(self) -> bool:
         return self.process.returncode is None or self._signal(0)
