@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -11,15 +12,17 @@ from anyio import Event, create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
-from mcp_host import Client, Elicitation, Stdio, StreamableHttp
+from mcp_host import Client, Deny, Elicitation, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import McpError, ServerError
-from mcp_host.proxy import Proxy
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params, Request
+from mcp_host.proxy import Proxy, allow_tools
 from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
-from mcp_host.serving.remote_client import RemoteClient
+from mcp_host.serving.errors import RequestError
+from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.testing import Context, ScriptedPeer, Server
-from mcp_host.types import ClientCapabilities, Implementation
+from mcp_host.types import ClientCapabilities, ElicitResult, Implementation
 from tests.extent import on_both
-from tests.proxy.servers import ERAS, Planner, text_of, through, user, visit
+from tests.proxy.servers import ERAS, Planner, model_of, text_of, through, user, visit
 
 pytestmark = on_both
 
@@ -29,6 +32,10 @@ NOWHERE = Stdio(["/no/such/program"])
 HEADERS = {"accept": "application/json, text/event-stream"}
 ABOUT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": ABOUT}
+
+
+async def unasked(method: str, params: Params) -> Params:
+    raise AssertionError(method)
 
 
 @each_era
@@ -143,52 +150,119 @@ async def test_what_was_served_over_http_can_be_closed_from_another_event_loop()
         await proxy.aclose()
 
 
-async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_oldest_is_closed() -> None:
+def host_with(number: int) -> RemoteClient:
+    capabilities = ClientCapabilities(experimental={f"x{number}": {}})
+    return RemoteClient(Implementation(name="host", version="1"), capabilities, "2026-07-28")
+
+
+async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_one_unused_for_longest_is_closed() -> None:
     relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
-
-    def host(number: int) -> RemoteClient:
-        capabilities = ClientCapabilities(experimental={f"x{number}": {}})
-        return RemoteClient(Implementation(name="host", version="1"), capabilities, "2026-07-28")
-
     with fail_after(25):
-        first = await relay._upstream(host(0))
-        for number in range(MAX_UPSTREAMS + 1):
-            assert (await relay._upstream(host(number))).client.connected
-        assert await relay._upstream(host(1)) is not first
-        assert not first.client.connected
+        first, second, *_ = [await relay._upstream(host_with(number)) for number in range(MAX_UPSTREAMS)]
+        assert await relay._upstream(host_with(0)) is first
+        assert (await relay._upstream(host_with(MAX_UPSTREAMS))).client.connected
+        assert first.client.connected
+        assert not second.client.connected
         assert len(relay.upstreams) == MAX_UPSTREAMS
         await relay.aclose()
 
 
+async def test_a_connection_with_a_call_under_way_is_not_closed_for_another() -> None:
+    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+
+    async def call(number: int) -> None:
+        request = Request(1, "tools/call", {"name": "wait", "arguments": {}})
+        received = ReceivedRequest(request, host_with(number), lambda method, params: None)
+        await relay._request(request.method, request.params, received, unasked)
+
+    with fail_after(25):
+        async with create_task_group() as tasks:
+            for number in range(MAX_UPSTREAMS):
+                tasks.start_soon(call, number)
+            while sum(upstream.busy for upstream in relay.upstreams.values()) < MAX_UPSTREAMS:
+                await checkpoint()
+            with pytest.raises(RequestError, match="16 sets of capabilities"):
+                await relay._upstream(host_with(MAX_UPSTREAMS))
+            assert all(upstream.client.connected for upstream in relay.upstreams.values())
+            tasks.cancel_scope.cancel()
+        await relay.aclose()
+
+
 @pytest.mark.parametrize("over_http", [False, True], ids=["pipe", "http"])
-async def test_calls_are_one_at_a_time_where_a_server_does_not_say_which_one_asks(over_http: bool) -> None:
+async def test_a_server_works_on_one_call_at_a_time_where_it_does_not_say_which_one_asks(over_http: bool) -> None:
     """Over a pipe, for a host that can be asked within a call only."""
     server = Server("asking", versions=ERAS["legacy"])
-    running: list[Event] = []
+    started: list[Event] = []
 
     @server.tool
-    async def ask(context: Context) -> int:
-        running.append(Event())  # of the server's event loop
-        if over_http and len(running) == 1:
-            await running[0].wait()
-        running[0].set()
-        form = await context.elicit("name?", {"type": "object", "properties": {"name": {"type": "string"}}})
-        most = len(running)
-        running.pop()
-        assert form.action == "accept"
-        return most
+    async def ask(context: Context, name: str) -> str:
+        others = len(started)
+        started.append(Event())  # of the server's event loop
+        if over_http and not others:
+            await started[0].wait()
+        started[0].set()
+        form = await context.elicit(name, {"type": "object", "properties": {"name": {"type": "string"}}})
+        started.pop()
+        return f"{name} {(form.content or {}).get('name')}"
 
-    async with server.http() as url:
-        proxy = Proxy(StreamableHttp(url) if over_http else server)
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": request.message})
+
+    async with server.http() if over_http else nullcontext() as url:
+        proxy = Proxy(server if url is None else StreamableHttp(url))
         results: list[str] = []
 
-        async def call(client: Client) -> None:
-            results.append(text_of(await client.call_tool("ask")))
+        async def call(client: Client, name: str) -> None:
+            results.append(text_of(await client.call_tool("ask", {"name": name})))
 
-        async with through(proxy, "modern", elicitation=user()) as client, create_task_group() as tasks:
-            for _ in range(2):
-                tasks.start_soon(call, client)
-    assert sorted(results) == (["1", "2"] if over_http else ["1", "1"])
+        asking = Elicitation(form=fill_in)
+        async with through(proxy, "modern", elicitation=asking) as client, create_task_group() as tasks:
+            for name in ("a", "b"):
+                tasks.start_soon(call, client, name)
+    assert sorted(results) == ["a a", "b b"]
+
+
+async def test_two_calls_at_once_may_use_the_model_that_their_names_allow() -> None:
+    """Over a pipe, for a host that can be asked within a call only: they wait for each other."""
+    sampling = model_of("proxy", approve=allow_tools("write", otherwise=lambda request: Deny("no")))
+    results: list[str] = []
+
+    async def call(client: Client) -> None:
+        results.append(text_of(await client.call_tool("write")))
+
+    proxy = Proxy(Planner(ERAS["legacy"]), sampling=sampling)
+    async with through(proxy, "modern") as client, create_task_group() as tasks:
+        tasks.start_soon(call, client)
+        tasks.start_soon(call, client)
+    assert results == ["proxy after 0"] * 2
+
+
+async def test_a_call_that_waits_for_the_hosts_answer_lets_others_go_first() -> None:
+    """Such as those that the host needs for its answer. The answers of a server that asks several questions come together."""
+    server = Server("asking", versions=ERAS["legacy"])
+
+    @server.tool
+    async def ask(context: Context, questions: list[str]) -> str:
+        answers: list[str] = []
+
+        async def answer(question: str) -> None:
+            answers.append(str((await context.elicit(question, {"type": "object", "properties": {}})).action))
+
+        async with create_task_group() as tasks:
+            for question in questions:
+                tasks.start_soon(answer, question)
+        return " ".join(answers)
+
+    async def fill_in(request: FormRequest) -> ElicitResult:
+        if request.message == "outer":
+            assert len(await client.list_tools()) == 1
+            assert text_of(await client.call_tool("ask", {"questions": ["inner"]})) == "decline"
+            return ElicitResult(action="accept", content={})
+        return ElicitResult(action="decline")
+
+    async with through(Proxy(server), "modern", elicitation=Elicitation(form=fill_in)) as client:
+        assert text_of(await client.call_tool("ask", {"questions": ["outer"]})) == "accept"
+        assert text_of(await client.call_tool("ask", {"questions": ["a", "b"]})) == "decline decline"
 
 
 async def test_what_a_server_asks_outside_of_calls_goes_to_a_host_with_a_handshake() -> None:
@@ -304,6 +378,25 @@ async def test_a_host_with_a_handshake_hears_no_progress_twice() -> None:
     async with through(Proxy(ScriptedPeer(script)), "legacy", elicitation=user()) as client:
         await client.call_tool("book", on_progress=lambda report: reports.append(report.progress))
     assert reports == [1, 2, 3]
+
+
+async def test_malformed_params_that_cannot_be_passed_on_are_an_error_of_the_host(subtests: pytest.Subtests) -> None:
+    malformed: list[tuple[str, Params, str]] = [
+        ("tools/list", {"_meta": [1]}, "_meta"),
+        ("tools/call", {"name": 3}, "name"),
+        ("resources/read", {}, "uri"),
+        ("resources/subscribe", {}, "uri"),
+        ("resources/unsubscribe", {"uri": 3}, "uri"),
+        ("logging/setLevel", {"level": "loud"}, "level"),
+    ]
+    relay = Relay.of(Proxy(Planner(ERAS["legacy"]))._relay.settings)
+    for method, params, says in malformed:
+        call = ReceivedRequest(Request(1, method, params), host_with(0), lambda method, params: None)
+        with subtests.test(method=method), fail_after(25):
+            with pytest.raises(RequestError, match=says) as refused:
+                await relay._request(method, params, call, unasked)
+            assert refused.value.code == INVALID_PARAMS
+    await relay.aclose()
 
 
 async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> None:

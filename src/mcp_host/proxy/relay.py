@@ -14,10 +14,11 @@ from pydantic_core import to_json
 
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import McpError, excerpt
-from mcp_host.protocol.jsonrpc import Notification, Params
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Notification, Params
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.proxy.translation import error_downstream
 from mcp_host.proxy.upstream import HostCall, Settings, Upstream
+from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service
 from mcp_host.types import Implementation
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
 MAX_UPSTREAMS = (
-    16  # of one host, whose requests each name its capabilities (2026-07-28); beyond that, the oldest is closed
+    16  # of one host, whose requests each name its capabilities (2026-07-28); beyond that, one without calls is closed
 )
 
 
@@ -130,12 +131,14 @@ class Relay(Service):
         """The connection to the server for a host with these capabilities, opened if there is none.
 
         Raises:
-            RequestError: The server cannot be reached.
+            RequestError: The server cannot be reached, or there are too many connections to it.
         """
         key = to_json(client.capabilities.to_wire())
         async with self._locked():
-            if (upstream := self.upstreams.get(key)) is not None:
+            if (upstream := self.upstreams.pop(key, None)) is not None:
+                self.upstreams[key] = upstream  # the last is the one used last
                 return upstream
+            await self._make_room()
             upstream = Upstream(self.settings, client, self.peer, self.announce)
             try:
                 await upstream.client.connect()
@@ -146,9 +149,15 @@ class Relay(Service):
             self.info = upstream.client.server_info
             self.instructions = upstream.client.instructions
             self.declared = upstream.capabilities()
-            if len(self.upstreams) > MAX_UPSTREAMS:
-                await self.upstreams.pop(next(iter(self.upstreams))).client.aclose()
             return upstream
+
+    async def _make_room(self) -> None:
+        if len(self.upstreams) < MAX_UPSTREAMS:
+            return
+        idle = next((key for key, upstream in self.upstreams.items() if not upstream.busy), None)
+        if idle is None:
+            raise RequestError(INTERNAL_ERROR, f"calls with {MAX_UPSTREAMS} sets of capabilities are under way")
+        await self.upstreams.pop(idle).client.aclose()
 
 
 async def _notify(upstream: Upstream, notification: Notification) -> None:

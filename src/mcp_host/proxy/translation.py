@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_host.errors import McpError, NotAdvertised, ResourceNotFound, ServerError
-from mcp_host.protocol.eras import CREATE_MESSAGE, META, SERVER_INFO
+from mcp_host.protocol.eras import CREATE_MESSAGE, META, NAME_PARAMETER, SERVER_INFO
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -17,13 +17,22 @@ from mcp_host.protocol.jsonrpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Params,
 )
-from mcp_host.serving.errors import RequestError
+from mcp_host.serving.errors import RequestError, read
 from mcp_host.types import ClientCapabilities
+from mcp_host.types.messages import RequestParams
+from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
 
 ELICIT = "elicitation/create"
 ROOTS = "roots/list"
 TASKS = "io.modelcontextprotocol/tasks"
 """An extension whose results the client does not take."""
+
+READ_HERE: Mapping[str, type[RequestParams]] = {
+    "logging/setLevel": SetLevelRequestParams,
+    "resources/subscribe": ResourceRequestParams,
+    "resources/unsubscribe": ResourceRequestParams,
+}
+"""Requests that the proxy makes by itself, in place of the host."""
 
 OF_ONE_CONNECTION = frozenset(
     f"{META}{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities", "subscriptionId")
@@ -35,6 +44,21 @@ OF_ONE_SIDE = frozenset({HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION})
 
 MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
 """Members of results since 2026-07-28."""
+
+
+def check_params(method: str, params: Params) -> None:
+    """Check what is read of the params of a host's request to pass it on. The server checks the rest.
+
+    Raises:
+        RequestError: They are malformed.
+    """
+    if (model := READ_HERE.get(method)) is not None:
+        read(model, params)
+    key = NAME_PARAMETER.get(method)
+    if key is not None and not isinstance(params.get(key), str):
+        raise RequestError(INVALID_PARAMS, f"{key} has to be text")
+    if not isinstance(params.get("_meta", {}), dict):
+        raise RequestError(INVALID_PARAMS, "_meta has to be an object")
 
 
 def params_upstream(params: Params) -> Params:

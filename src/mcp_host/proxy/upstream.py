@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
-from anyio import Lock
-
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.errors import InputRefused, McpError
@@ -23,11 +21,13 @@ from mcp_host.proxy.translation import (
     ELICIT,
     NOT_ANSWERED,
     capabilities_downstream,
+    check_params,
     error_downstream,
     host_answers,
     params_upstream,
     result_downstream,
 )
+from mcp_host.proxy.turns import Turns
 from mcp_host.sampling import Sampling, always
 from mcp_host.serving.errors import ClientError
 from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClient, meta_of
@@ -98,7 +98,7 @@ class Upstream:
         self._peer = None if host.stateless else peer
         self._announce = announce
         self._calls: set[HostCall] = set()
-        self._one_at_a_time = Lock()
+        self._turns = Turns[HostCall]()
         self._level: str | None = None
         """The level that a server with a handshake was told, for a host whose requests each name one."""
         declared = host.capabilities
@@ -124,6 +124,7 @@ class Upstream:
         Raises:
             RequestError: The server's error, or why there is no answer.
         """
+        check_params(method, params)
         host = caller.call.client
         meta = meta_of(params)
         most = -math.inf
@@ -138,11 +139,11 @@ class Upstream:
             caller.call.notify("notifications/progress", {**progress, "progressToken": token})
 
         # Over a pipe a handshake server does not say to which call its request belongs. A host of 2026-07-28 can only
-        # be asked within a call, so there is one at a time.
+        # be asked within a call, so the server works on one at a time.
         is_ambiguous = host.stateless and not (self.stateless or isinstance(self._settings.server, StreamableHttp))
         self._calls.add(caller)
         try:
-            async with self._one_at_a_time if is_ambiguous else nullcontext():
+            async with self._turns.turn(caller) if is_ambiguous else nullcontext():
                 if method == "logging/setLevel":
                     await self.client.set_log_level(params["level"])
                     return {}
@@ -167,6 +168,11 @@ class Upstream:
         return result_downstream(result, stateless=host.stateless)
 
     @property
+    def busy(self) -> bool:
+        """Whether a request of the host is under way."""
+        return bool(self._calls)
+
+    @property
     def stateless(self) -> bool:
         """Whether the server speaks a revision without a handshake."""
         return self.client.protocol_version in MODERN_VERSIONS
@@ -182,8 +188,9 @@ class Upstream:
         """Pass a request of the server on to the host, or let the proxy answer it."""
         if isinstance(request, ClientRequest):
             return await call_next(request)
-        caller = request.outer.caller if request.outer is not None else None
-        host = caller.call.client if isinstance(caller, HostCall) else self._host
+        outer = request.outer.caller if request.outer is not None else None
+        caller = outer if isinstance(outer, HostCall) else self._turns.asking
+        host = self._host if caller is None else caller.call.client
         if request.method == CREATE_MESSAGE:
             choice = self._settings.sampling_choice
             proxy_answers = self._settings.sampling is not None and choice != "never"
@@ -208,10 +215,15 @@ class Upstream:
         reason = NOT_ANSWERED.get(request.method, "the host knows no such request outside of a call")
         raise InputRefused(METHOD_NOT_FOUND, reason)
 
-    def _ask(self, caller: object) -> Ask | None:
-        if isinstance(caller, HostCall):
-            return caller.ask
-        return None if self._peer is None else self._peer.ask
+    def _ask(self, caller: HostCall | None) -> Ask | None:
+        if caller is None:
+            return None if self._peer is None else self._peer.ask
+
+        async def ask(method: str, params: Params) -> Params:
+            async with self._turns.given_up(caller):
+                return await caller.ask(method, params)
+
+        return ask
 
     async def _elicited(self, elicitation_id: str) -> None:
         self._tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
