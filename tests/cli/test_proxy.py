@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from anyio import fail_after
@@ -41,10 +43,15 @@ async def test_without_a_model_everything_else_passes() -> None:
                 await client.call_tool("solve", {"problem": "1 + 1"})
 
 
-async def test_a_server_that_cannot_be_started_is_named_to_the_host() -> None:
+async def test_a_server_that_cannot_be_started_is_named_to_the_host_and_in_the_log(tmp_path: Path) -> None:
+    stderr: list[str] = []
+    transport = replace(proxied("--log-file", str(tmp_path / "log"), "--", "/no/such/program"), on_stderr=stderr.append)
     with fail_after(IN_TIME), pytest.raises(ServerError, match="/no/such/program"):
-        async with Client(proxied("--", "/no/such/program"), era="legacy"):
+        async with Client(transport, era="legacy"):
             pass
+    [line] = (tmp_path / "log").read_text().splitlines()
+    assert "WARNING mcp_host.proxy.relay: program: cannot start '/no/such/program'" in line
+    assert line in stderr
 
 
 APPROVERS = [
@@ -65,5 +72,7 @@ def test_options_that_are_wrong_are_named(run: Run) -> None:
     code, _, err = run("proxy", "--approve", "nobody", *CALCULATOR)
     assert code == 2
     assert "argument --approve: invalid choice: 'nobody'" in err
-    code, _, err = run("proxy")
+    code, _, err = run("proxy", "--log-file", "/no/such/folder/log", *CALCULATOR)
     assert code == 2
+    assert "--log-file: [Errno 2]" in err
+    assert run("proxy").code == 2

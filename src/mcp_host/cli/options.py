@@ -195,6 +195,9 @@ class Options:
     answer_sampling = Option[Literal["auto", "always", "never"]]("auto", "--sampling", choices=("auto", "always", "never"),
         help="whether --model answers: if the host cannot (default), always, or never")
 
+    log_file = Option[Path | None](None, "--log-file", type=Path, metavar="FILE",
+        help="write the warnings to this file, too, and with --verbose the rest of the log; at 1 MB it begins anew, and three old ones are kept")
+
     # Single commands
     unchecked = Option(False, "--unchecked", help="check nothing: send key=text as text, and take any result")
     pins = Option[Path | None](None, "--pins", type=Path, metavar="FILE",

@@ -152,7 +152,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "proxy": Command(
         "be a server for a host, in front of another one: it gives the host's server a model, and speaks the host's revision",
-        (*SERVER, "model", "allow", "approve", "answer_sampling"),
+        (*SERVER, "model", "allow", "approve", "answer_sampling", "log_file"),
         module="proxy",
         changes={"model": {"help": f"answer the server's requests for a model with this one: {MODEL_NAMES}"}},
     ),

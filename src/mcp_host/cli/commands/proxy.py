@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+
 from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.connection import authorization_of, transport_of
 from mcp_host.cli.console import Console
 from mcp_host.cli.models import make_model
 from mcp_host.cli.options import Options
-from mcp_host.cli.output import Report, print_aside
+from mcp_host.cli.output import Report, UsageError, print_aside
 from mcp_host.proxy import Proxy, allow_tools, ask_host
 from mcp_host.sampling import Approve, Sampling, always
 from mcp_host.sampling.terminal import ask_in_terminal
 
+LOG_SIZE = 1_000_000  # bytes of a log file
+
 
 def run(options: Options) -> Report:
-    """Serve the host until it closes stdin, then end the server.
+    """Serve the host until it closes stdin, then end the server. Hosts keep what is written to stderr.
 
     Raises:
-        UsageError: The URL or a header is invalid, or there is no such model.
+        UsageError: The URL or a header is invalid, there is no such model, or the log file cannot be written.
     """
+    _begin_log(options)
     sampling = None
     if options.model is not None:
         model = make_model(options.model, verbose=options.verbose)
@@ -28,6 +35,20 @@ def run(options: Options) -> Report:
         transport = transport_of(options, auth, on_stderr=print_aside)
         Proxy(transport, sampling=sampling, answer_sampling=options.answer_sampling).run_stdio()
     return Report()
+
+
+def _begin_log(options: Options) -> None:
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if options.log_file is not None:
+        try:
+            handlers.append(RotatingFileHandler(options.log_file, maxBytes=LOG_SIZE, backupCount=3, encoding="utf-8"))
+        except OSError as exc:
+            raise UsageError(f"--log-file: {exc}") from exc
+    log = logging.getLogger("mcp_host")
+    log.setLevel(logging.DEBUG if options.verbose else logging.WARNING)
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        log.addHandler(handler)
 
 
 def approver(options: Options) -> Approve:
