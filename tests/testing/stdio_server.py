@@ -8,6 +8,7 @@ import sys
 
 from anyio import sleep_forever
 
+from mcp_host.serving.stdio import MAX_WAITING
 from mcp_host.testing import Context, Server
 
 server = Server("child")
@@ -32,6 +33,15 @@ def shout(text: str) -> str:
 def echo(text: str) -> str:
     """Return the text."""
     return text
+
+
+@server.tool
+async def flood(ctx: Context) -> str:
+    """Log faster than anyone reads."""
+    for number in range(2 * MAX_WAITING):
+        await ctx.notify("notifications/message", {"level": "info", "data": number})
+    print("flooded", file=sys.stderr, flush=True)
+    return "done"
 
 
 @server.tool

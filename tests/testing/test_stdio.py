@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mcp_host.serving.stdio import MAX_WAITING
 from tests.testing.raw import INITIALIZE, INITIALIZED, answer, call, request, text, with_meta
 
 ROOT = Path(__file__).parents[2]
@@ -145,6 +146,18 @@ def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None
     said, _ = ready.finish()
 
     assert sorted(message["id"] for message in said) == list(range(1, 20))
+
+
+def test_of_what_the_client_does_not_read_notifications_are_dropped_and_the_result_is_not(ready: Child) -> None:
+    ready.send(call(1, "flood"))
+    assert ready.process.stderr is not None
+    assert ready.process.stderr.readline() == b"flooded\n"
+    messages, _ = ready.finish()
+
+    *logged, result = messages
+    assert MAX_WAITING <= len(logged) < 2 * MAX_WAITING
+    assert [message["params"]["data"] for message in logged] == [*range(len(logged))]
+    assert result["result"] == text("done")
 
 
 @pytest.mark.parametrize(("backend", "length"), [("asyncio", 5), ("trio", 5), ("trio", 64 * 1024 * 1024 + 1)])

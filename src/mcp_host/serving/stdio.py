@@ -13,11 +13,12 @@ import anyio
 from anyio import CancelScope, Event, RunFinishedError, create_task_group, current_time, from_thread, to_thread
 from anyio.lowlevel import current_token
 
-from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
+from mcp_host.protocol.jsonrpc import Id, Message, Notification, decode, encode
 from mcp_host.serving.service import Service
 from mcp_host.serving.session import Session
 
 ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers
+MAX_WAITING = 10_000  # lines that the client has not read; beyond that, notifications are dropped
 FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
 
 
@@ -51,7 +52,8 @@ async def _serve(service: Service, stdin: int, stdout: int) -> None:
     ended, token = Event(), current_token()
 
     def send(message: Message, related: Id | None) -> None:
-        lines.put(encode(message) + b"\n")
+        if lines.qsize() < MAX_WAITING or not isinstance(message, Notification):
+            lines.put(encode(message) + b"\n")
 
     def receive(line: bytes) -> None:
         for message in decode(line):
