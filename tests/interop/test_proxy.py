@@ -129,7 +129,7 @@ async def seen(server: AnyTransport | Proxy, era: Era, name: str, model: Model, 
         era=era,
         sampling=sampling_by(model, "tools" if samples else "none"),
         elicitation=Elicitation(form=fill_in, url=visit),
-        roots=["/work/here"],
+        roots=["/home/ada/here"],
         on_log=logs,
     ) as client:
         for method, params in REQUESTS[name]:

@@ -107,12 +107,19 @@ async def test_the_proxys_own_user_is_asked_where_the_host_has_none() -> None:
 
 # Approval
 
+CHOICES = ("once", "for this call", "show all", "no")
+
+
+def choices(form: FormRequest) -> object:
+    properties: Any = form.requested_schema["properties"]
+    return properties["answer"]["enum"]
+
 
 @each_host
 @each_server
 async def test_the_hosts_user_allows_the_proxys_model_in_a_form(host: str, server: str) -> None:
     forms: list[FormRequest] = []
-    answers = ["once", "for this call", "once", "no"]
+    answers = ["show all", "once", "for this call", "once", "no", "show all", "show all"]
 
     async def fill_in(request: FormRequest) -> ElicitResult:
         forms.append(request)
@@ -122,13 +129,16 @@ async def test_the_hosts_user_allows_the_proxys_model_in_a_form(host: str, serve
     proxy = Proxy(Planner(ERAS[server]), name="dinner", sampling=sampling)
     async with through(proxy, host, elicitation=Elicitation(form=fill_in)) as client:
         assert text_of(await client.call_tool("plan", {"dinner": "soup"})) == "proxy after 2"
-        assert len(forms) == 2
+        assert len(forms) == 3
         assert "dinner" in forms[0].message
         assert "add(a: integer, b: integer)" in forms[0].message
-        assert forms[0].requested_schema["required"] == ["answer"]
+        assert '"properties"' not in forms[0].message
+        assert '"properties"' in forms[1].message
+        assert [choices(form) for form in forms[:2]] == [[*CHOICES], [each for each in CHOICES if each != "show all"]]
         assert text_of(await client.call_tool("write")) == "proxy after 0"
-        await fails(client, "write")
-    assert len(forms) == 4
+        for _ in range(2):
+            await fails(client, "write")
+    assert len(forms) == 7
 
 
 @each_server

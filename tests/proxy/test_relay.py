@@ -275,10 +275,10 @@ async def test_what_a_server_asks_outside_of_calls_goes_to_a_host_with_a_handsha
         answers.append(await peer.request("x/ask", {"a": 1}))
         done.set()
 
-    async with through(Proxy(ScriptedPeer(script)), "legacy", roots=["/work/here"]):
+    async with through(Proxy(ScriptedPeer(script)), "legacy", roots=["/home/ada/here"]):
         await done.wait()
 
-    assert answers[0]["result"] == {"roots": [{"uri": "file:///work/here"}]}
+    assert answers[0]["result"] == {"roots": [{"uri": "file:///home/ada/here"}]}
     assert answers[1]["error"]["code"] == -32601
 
 
@@ -296,7 +296,7 @@ async def test_a_host_without_a_handshake_is_asked_nothing_outside_of_calls() ->
         done.set()
 
     heard: list[object] = []
-    host = {"roots": ["/work/here"], "elicitation": user(), "on_notification": heard.append, "on_log": heard.append}
+    host = {"roots": ["/home/ada/here"], "elicitation": user(), "on_notification": heard.append, "on_log": heard.append}
     async with through(Proxy(ScriptedPeer(script)), "modern", **host):
         await done.wait()
 
@@ -428,7 +428,7 @@ async def test_notifications_of_either_side_that_the_proxy_does_not_know_pass() 
     host = {"roots": [], "on_notification": other, "elicitation": asking}
     async with through(Proxy(ScriptedPeer(script)), "legacy", **host) as client:
         await client.notify("x/seen", {"b": 2})
-        await client.set_roots(["/work/there"])
+        await client.set_roots(["/home/ada/there"])
         await done.wait()
         while not heard:
             await checkpoint()

@@ -21,7 +21,13 @@ HOW_TO_ALLOW = (
     "the host of this proxy cannot ask its user whether the model may answer: allow tools by their names (--allow), or"
     " everything (--approve always)"
 )
-ANSWERS: Mapping[object, Allow | Deny] = {"once": Allow(), "for this call": Allow("call"), "no": Deny()}
+SHOW_ALL = "show all"
+ANSWERS: Mapping[object, Allow | Deny | None] = {
+    "once": Allow(),
+    "for this call": Allow("call"),
+    SHOW_ALL: None,
+    "no": Deny(),
+}
 
 
 async def ask_host(request: SamplingRequest) -> Allow | Deny:
@@ -32,18 +38,26 @@ async def ask_host(request: SamplingRequest) -> Allow | Deny:
     host = asked_host.get()
     if host is None or not host_answers(ELICIT, {}, host.capabilities):
         return Deny(HOW_TO_ALLOW)
+    for whole in (False, True):
+        answers = [answer for answer in ANSWERS if not (whole and answer == SHOW_ALL)]
+        answer = {"type": "string", "title": "May the model answer?", "enum": answers}
+        form: Params = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        params: Params = {"mode": "form", "message": await _message(request, whole=whole), "requestedSchema": form}
+        result = ElicitResult.from_wire(await host.ask(ELICIT, params))
+        given = (result.content or {}).get("answer") if result.action == "accept" else None
+        if (decided := ANSWERS.get(given, Deny())) is not None:
+            return decided
+    return Deny()
+
+
+async def _message(request: SamplingRequest, *, whole: bool) -> str:
     rows = list[str]()
-    for row in describe(request, Layout(COLUMNS)):
+    for row in describe(request, Layout(COLUMNS), whole=whole, hint=f'the answer "{SHOW_ALL}" shows it'):
         if row is None:
             await checkpoint()  # a long request is laid out in portions
         else:
             rows.append(row)
-    answer = {"type": "string", "title": "May the model answer?", "enum": [*ANSWERS]}
-    form: Params = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-    params: Params = {"mode": "form", "message": "\n".join(rows), "requestedSchema": form}
-    result = ElicitResult.from_wire(await host.ask(ELICIT, params))
-    given = (result.content or {}).get("answer") if result.action == "accept" else None
-    return ANSWERS.get(given, Deny())
+    return "\n".join(rows)
 
 
 def allow_tools(*patterns: str, otherwise: Approve) -> Approve:

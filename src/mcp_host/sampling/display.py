@@ -6,7 +6,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -42,6 +42,8 @@ DESCRIPTION_SHOWN = 160  # characters of what a tool or a parameter is for
 TEXT_SHOWN = 4000  # characters of one block or argument, before rows are counted
 FIELDS_AT_ONCE = 16  # of a schema, before other tasks run: the first may lead to hundreds of alternatives
 ARGUMENT_ROWS_SHOWN = 60  # of all arguments
+
+HINT = "v shows all"
 
 OWN_PLACE = ("messages", "systemPrompt", "maxTokens", "tools", "toolChoice")  # in the page
 FOR_PROGRAMS = ("_meta", "task")  # no adapter writes them
@@ -130,16 +132,18 @@ def _written(part: Model) -> bytes:
     return repr([{**vars(part), "content": len(getattr(part, "content", ()))}, part.model_extra]).encode()
 
 
-def describe(request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, whole: bool = False) -> Rows:
+def describe(
+    request: SamplingRequest, layout: Layout, *, seen: Seen = NOTHING, whole: bool = False, hint: str = HINT
+) -> Rows:
     """The request in rows: who asks, the prompt, the tools, the messages.
 
     Without *whole*, what was *seen* before is only counted, and long parts are cut.
     Control characters, terminal escapes and characters that turn the direction of
-    text are written as escapes such as ``\\x1b``. What is left out is counted.
+    text are written as escapes such as ``\\x1b``. What is left out is counted, with the *hint* how to see it.
 
     With *whole* everything is there that the server sent, but for files: the bytes of images, sounds and PDF files.
     """
-    return _SamplingPage(layout, whole, request, seen).rows()
+    return _SamplingPage(layout, whole, request, seen, hint=hint).rows()
 
 
 def describe_call(request: ToolCallRequest, layout: Layout, *, whole: bool = False) -> Rows:
@@ -156,6 +160,8 @@ def describe_server(proposed: ProposedServer, layout: Layout, *, whole: bool = F
 class _Page:
     layout: Layout
     whole: bool
+    _: KW_ONLY
+    hint: str = HINT
 
     def tool(self, tool: Tool) -> Rows:
         fields = list[Field]()
@@ -176,7 +182,7 @@ class _Page:
             return
         seen = [call, *(self.about(field.description) for field in described[:PARAMETERS_SHOWN])]
         if hidden := unseen(tool.input_schema, "\n".join(seen)):
-            note = f"... and {hidden} more character{'s' * (hidden > 1)} in its schema: v shows all"
+            note = f"... and {hidden} more character{'s' * (hidden > 1)} in its schema: {self.hint}"
             yield from self.layout.theirs(note, indent=4, hang=4, style="dim")
 
     def about(self, description: str | None) -> str:
@@ -265,7 +271,7 @@ class _SamplingPage(_Page):
     def earlier(self, hidden: int) -> str:
         new = hidden - self.seen.messages
         some = f", {new} of them new" if self.seen.messages and new > 0 else ""
-        return f"({hidden} earlier message{'s' * (hidden > 1)}{some}: v shows all)"
+        return f"({hidden} earlier message{'s' * (hidden > 1)}{some}: {self.hint})"
 
     def message(self, message: SamplingMessage) -> Rows:
         yield from self.heading(message.role)
