@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import fail_after
 
-from mcp_host import Client, Stdio, always
+from mcp_host import Client, Stdio, StreamableHttp, always
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.commands import proxy
+from mcp_host.cli.output import UsageError
 from mcp_host.errors import ServerError
-from mcp_host.proxy import ask_host
+from mcp_host.proxy import Proxy, ask_host
 from mcp_host.sampling.terminal import ask_in_terminal
 from tests.cli.bounded import IN_TIME
 from tests.cli.conftest import Run
@@ -54,6 +59,92 @@ async def test_a_server_that_cannot_be_started_is_named_to_the_host_and_in_the_l
     assert line in stderr
 
 
+# What a shell runs in the background ignores Ctrl-C, and so does all that it starts: perhaps these tests.
+HTTP_PROXY = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from mcp_host.cli import main
+sys.exit(main(["proxy", "--http", "0", "--token-env", "A_TOKEN", "--", sys.executable, "-c", sys.argv[1]]))
+"""
+
+NUMBERED = """
+import os
+from mcp_host.testing import Server
+server = Server("numbered")
+
+@server.tool
+def number() -> str:
+    return str(os.getpid())
+
+server.run_stdio()
+"""
+
+
+async def number_at(url: str) -> int:
+    with fail_after(IN_TIME):
+        async with Client(StreamableHttp(url, headers={"authorization": "Bearer s3cret"}), era="modern") as client:
+            return int(text_of(await client.call_tool("number")))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="these signals are POSIX's")
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_over_http_the_url_comes_first_and_a_signal_ends_the_proxy_and_its_server(
+    ending: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-c", HTTP_PROXY, NUMBERED]
+    env = {**os.environ, "A_TOKEN": "s3cret"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            pid = anyio.run(number_at, url)
+            os.kill(pid, 0)  # it stays for the next host
+            process.send_signal(ending)
+            out, err = process.communicate(timeout=IN_TIME)
+        finally:
+            process.kill()  # which means nothing to one that has ended
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+    assert (process.returncode, out, err) == (code, "", "")
+
+
+def test_what_prevents_serving_over_http_is_named(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWO_WORDS", "not one")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for at, variable, sentence in (
+            (port, None, r"--http: \[Errno \d+\] Address already in use"),
+            (0, "TWO_WORDS", "--http: a bearer token has only letters, digits"),
+            (0, "NO_TOKEN", "no environment variable NO_TOKEN, which is to have the bearer token"),
+        ):
+            with subtests.test(sentence), pytest.raises(UsageError, match=sentence):
+                proxy.run_http(Proxy(["x"]), "127.0.0.1", at, variable)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "mcp_host.serving.http.uvicorn_server", raising=False)
+    with pytest.raises(UsageError, match=r"--http: serving over HTTP needs uvicorn: pip install 'mcp-host\[testing\]'"):
+        proxy.run_http(Proxy(["x"]), "127.0.0.1", 0, None)
+
+
+ADDRESSES = [
+    ("8000", ("127.0.0.1", 8000)),
+    ("0.0.0.0:0", ("0.0.0.0", 0)),
+    ("my-host.example:65535", ("my-host.example", 65535)),
+    ("[::1]:80", ("::1", 80)),
+]
+NO_ADDRESSES = ["", ":80", "::1:80", "65536", "http://localhost:80", "host:", "[::1]", "٣"]
+
+
+def test_an_address_to_serve_at_is_a_port_perhaps_with_a_host(subtests: pytest.Subtests) -> None:
+    for text, address in ADDRESSES:
+        with subtests.test(text):
+            assert parse(["proxy", "--http", text, *CALCULATOR]).http == address
+    for text in NO_ADDRESSES:
+        with subtests.test(text), pytest.raises(UsageError, match=r"--http: '.*' is not of the form \[HOST:\]PORT"):
+            parse(["proxy", f"--http={text}", *CALCULATOR])
+
+
 APPROVERS = [
     (["--model", "anthropic:x"], ask_host),
     (["--model", "anthropic:x", "--approve", "terminal"], ask_in_terminal),
@@ -75,4 +166,6 @@ def test_options_that_are_wrong_are_named(run: Run) -> None:
     code, _, err = run("proxy", "--log-file", "/no/such/folder/log", *CALCULATOR)
     assert code == 2
     assert "--log-file: [Errno 2]" in err
+    code, _, err = run("proxy", "--token-env", "A_TOKEN", *CALCULATOR)
+    assert (code, "--token-env is for --http" in err) == (2, True)
     assert run("proxy").code == 2

@@ -111,6 +111,7 @@ async def test_a_client_that_disconnects_while_it_sends_is_not_answered() -> Non
         said.append(event)
 
     said: list[object] = []
-    await Server("s").asgi()({"type": "http", "headers": [], "path": "/mcp", "method": "POST"}, receive, send)
+    scope, _ = post(request(1, "initialize", INITIALIZE))
+    await Server("s").asgi()(scope, receive, send)
 
     assert said == []

@@ -7,6 +7,8 @@ import pytest
 from anyio import fail_after
 from pydantic_core import to_json
 
+from mcp_host.serving.http.asgi import HttpError
+from mcp_host.serving.http.rules import Access, hosts_at, is_exposed
 from mcp_host.testing import Server
 from tests.testing.raw import INITIALIZE, Wire, request
 from tests.testing.raw_http import ACCEPT
@@ -20,6 +22,7 @@ RULES: list[tuple[str, str, dict[str, str], bytes, int]] = [
     ("POST", "/elsewhere", post(), b"{}", 404),
     ("POST", "/mcp", post(origin="https://evil.example"), b"{}", 403),
     ("POST", "/mcp", post(origin="null"), b"{}", 403),
+    ("POST", "/mcp", post(origin="http://["), b"{}", 403),
     ("PUT", "/mcp", post(), b"{}", 405),
     ("POST", "/mcp", post(accept="application/json"), b"{}", 406),
     ("GET", "/mcp", {"accept": "application/json"}, b"", 406),
@@ -46,6 +49,79 @@ async def test_a_request_that_breaks_a_rule_of_the_transport_gets_its_status(sub
 
             assert response.status_code == status
             assert "mcp-session-id" not in response.headers
+
+
+OPEN = Access(hosts=())
+SERVED = Access(hosts=["MCP.example", "192.0.2.1", "2001:db8::1"])
+GUARDED = Access("s3cret~token=")
+
+ACCESS: list[tuple[Access, dict[str, str], tuple[int, str | None] | None]] = [
+    (OPEN, {"host": "127.0.0.1:8000"}, None),
+    (OPEN, {"host": "LOCALHOST"}, None),
+    (OPEN, {"host": "[::1]:8000"}, None),
+    (OPEN, {"host": "localhost", "origin": "http://localhost:3000"}, None),
+    (OPEN, {"host": "localhost", "origin": "https://mcp.example"}, (403, None)),
+    (OPEN, {"host": "mcp.example"}, (421, None)),
+    (OPEN, {"host": "localhost.mcp.example"}, (421, None)),
+    (OPEN, {"host": "127.0.0.1.mcp.example:8000"}, (421, None)),
+    (OPEN, {"host": "localhost@mcp.example"}, (421, None)),
+    (OPEN, {"host": "192.0.2.1"}, (421, None)),
+    (OPEN, {"host": "[::1"}, (421, None)),
+    (OPEN, {"host": ""}, (421, None)),
+    (OPEN, {}, (421, None)),
+    (SERVED, {"host": "mcp.EXAMPLE:8000", "origin": "http://mcp.example:8000"}, None),
+    (SERVED, {"host": "192.0.2.1:80"}, None),
+    (SERVED, {"host": "[2001:db8::1]:80"}, None),
+    (SERVED, {"host": "localhost"}, None),
+    (SERVED, {"host": "evil.example"}, (421, None)),
+    (GUARDED, {"host": "any.example", "authorization": "Bearer s3cret~token="}, None),
+    (GUARDED, {"authorization": "bearer  s3cret~token= "}, None),
+    (GUARDED, {"authorization": "Bearer s3cret~token=", "origin": "http://any.example"}, (403, None)),
+    (GUARDED, {}, (401, 'Bearer realm="mcp"')),
+    (GUARDED, {"authorization": "s3cret~token="}, (401, 'Bearer realm="mcp"')),
+    (GUARDED, {"authorization": "Basic s3cret~token="}, (401, 'Bearer realm="mcp"')),
+    (GUARDED, {"authorization": "Bearer"}, (401, 'Bearer realm="mcp", error="invalid_token"')),
+    (GUARDED, {"authorization": "Bearer s3cret~token"}, (401, 'Bearer realm="mcp", error="invalid_token"')),
+    (GUARDED, {"authorization": "Bearer \xff"}, (401, 'Bearer realm="mcp", error="invalid_token"')),
+]
+
+
+def test_a_request_is_let_in_by_its_host_its_origin_and_its_token(subtests: pytest.Subtests) -> None:
+    for access, headers, refusal in ACCESS:
+        with subtests.test(f"{headers} {refusal}"):
+            if refusal is None:
+                access.check(headers)
+                continue
+            with pytest.raises(HttpError) as refused:
+                access.check(headers)
+            response = refused.value.response
+            assert (response.status, response.headers.get("www-authenticate")) == refusal
+
+
+def test_a_token_that_cannot_be_sent_is_refused(subtests: pytest.Subtests) -> None:
+    for token in ("", "=", "two words", "a=b", "tökén", "a\n"):
+        with subtests.test(ascii(token)), pytest.raises(ValueError, match="a bearer token has only letters"):
+            Access(token)
+
+
+ADDRESSES = [
+    ("localhost", "127.0.0.1", ("localhost", "127.0.0.1"), False),
+    ("127.9.9.9", "127.9.9.9", ("127.9.9.9", "127.9.9.9"), False),
+    ("::1", "::1", ("::1", "::1"), False),
+    ("localhost", "192.0.2.1", ("localhost", "192.0.2.1"), True),
+    ("mcp.example", "192.0.2.1", ("mcp.example", "192.0.2.1"), True),
+    ("fe80::1%2", "fe80::1%2", ("fe80::1%2", "fe80::1%2"), True),
+    ("0", "0.0.0.0", None, True),
+    ("::", "::", None, True),
+]
+
+
+def test_an_address_to_listen_at_says_for_which_hosts_and_whether_other_machines_connect(
+    subtests: pytest.Subtests,
+) -> None:
+    for host, address, hosts, exposed in ADDRESSES:
+        with subtests.test(f"{host} {address}"):
+            assert (hosts_at(host, address), is_exposed(address)) == (hosts, exposed)
 
 
 RULES_OF_SESSIONS: list[tuple[dict[str, str], Wire | None, int]] = [

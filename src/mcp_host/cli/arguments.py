@@ -66,6 +66,7 @@ CONTRADICTIONS: Sequence[tuple[Callable[[Options], object], str]] = (
      "--authorization-param is for a login in a browser: --use-device-code has no URL that takes it"),
     (lambda given: given.redirect_uri is not None and given.use_device_code,
      "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere"),
+    (lambda given: given.token_env is not None and given.http is None, "--token-env is for --http"),
     (lambda given: given.json and given.output is not None,
      "--output writes the contents, and --json prints a document: use one of them"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -18,7 +17,7 @@ from mcp_host.auth.requests.discovery import BASIC, WITHOUT_METADATA
 from mcp_host.auth.requests.urls import shown
 from mcp_host.auth.shared_work import Uncancelled
 from mcp_host.cli.console import Console
-from mcp_host.cli.options import NAME, Options
+from mcp_host.cli.options import NAME, Options, secret_of
 from mcp_host.cli.output import Printer, UsageError, clear_status_line
 from mcp_host.concurrency.locked_file import state_file
 from mcp_host.errors import excerpt
@@ -49,7 +48,9 @@ def authorization(options: Options, console: Console) -> auth.OAuth:
     Raises:
         UsageError: The secret of a client is missing, or an option cannot be used.
     """
-    secret = _secret(options) if options.client_id else None
+    secret = None
+    if options.client_id and options.client_secret_env is not None:
+        secret = secret_of(options.client_secret_env, "the client's secret")
     try:
         client = auth.Registered(options.client_id, secret, issuer=options.issuer) if options.client_id else None
         return auth.OAuth(
@@ -99,18 +100,6 @@ def _as_option(scopes: Sequence[str]) -> str:
 def tokens_file() -> Path:
     """Where the tokens of all servers are."""
     return state_file("tokens.json")
-
-
-def _secret(options: Options) -> str | None:
-    name = options.client_secret_env
-    if name is None:
-        return None
-    if not (secret := os.environ.get(name)):
-        from mcp_host.config.secret_words import VARIABLE_NAME  # here, because importing it takes a while
-
-        shown_name = f" {name}" if VARIABLE_NAME.fullmatch(name) else ""  # it may be the secret itself
-        raise UsageError(f"there is no environment variable{shown_name}, which is to have the client's secret")
-    return secret
 
 
 def login_of(options: Options, console: Console) -> auth.Login | auth.OnDevice:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from mcp_host.cli.arithmetic import MODELS
+from mcp_host.cli.output import UsageError
 from mcp_host.cli.parameters import Item
 from mcp_host.errors import quoted
 from mcp_host.limits import Limits
@@ -28,8 +29,11 @@ REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # in the value of a h
 ALIAS = re.compile(r"(https?://[^=]+)=(https?://.+)")  # of an issuer, which has no query
 PARAMETER = re.compile(r"([A-Za-z0-9._-]+)=([^\ud800-\udfff]*)")  # RFC 6749, section 8.2; UTF-8
 
+ADDRESS = re.compile(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^\s\[\]:/@]+)):)?([0-9]{1,5})")  # [HOST:]PORT
+
 MODEL_NAMES = f"{', '.join(MODELS)} (built in), or PROVIDER:NAME such as anthropic:claude-sonnet-5"
 LIMITS = Limits()
+MAX_PORT = 65535
 JSON = "print one JSON document"
 
 
@@ -55,6 +59,28 @@ def of_environment(name: str) -> str:
     if (value := os.environ.get(name)) is None:
         raise ArgumentTypeError(f"the environment has no variable {quoted(name)}")
     return value
+
+
+def secret_of(name: str, what: str) -> str:
+    """The secret in a variable of the environment; *what* it is, in the error.
+
+    Raises:
+        UsageError: There is none of that name, or it is empty.
+    """
+    if not (secret := os.environ.get(name)):
+        from mcp_host.config.secret_words import VARIABLE_NAME  # here, because importing it takes a while
+
+        shown_name = f" {name}" if VARIABLE_NAME.fullmatch(name) else ""  # it may be the secret itself
+        raise UsageError(f"there is no environment variable{shown_name}, which is to have {what}")
+    return secret
+
+
+def address(text: str) -> tuple[str, int]:
+    """The host and the port to listen at."""
+    found = ADDRESS.fullmatch(text)
+    if found is None or int(found[3]) > MAX_PORT:
+        raise ArgumentTypeError(f"{text!r} is not of the form [HOST:]PORT, such as 8000 or [::1]:8000")
+    return found[1] or found[2] or "127.0.0.1", int(found[3])
 
 
 def headers(text: str) -> list[tuple[str, str]]:
@@ -195,6 +221,10 @@ class Options:
     answer_sampling = Option[Literal["auto", "always", "never"]]("auto", "--sampling", choices=("auto", "always", "never"),
         help="whether --model answers: if the host cannot (default), always, or never")
 
+    http = Option[tuple[str, int] | None](None, "--http", type=address, metavar="[HOST:]PORT",
+        help="serve Streamable HTTP, and print the URL, in place of stdin and stdout; by default on 127.0.0.1. Port 0 is any free one")
+    token_env = Option[str | None](None, "--token-env", metavar="NAME",
+        help="the environment variable with the bearer token that --http demands; by default it is drawn and printed, and on 127.0.0.1 there is none")
     log_file = Option[Path | None](None, "--log-file", type=Path, metavar="FILE",
         help="write the warnings to this file, too, and with --verbose the rest of the log; at 1 MB it begins anew, and three old ones are kept")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncIterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mcp_host.elicitation import Elicitation
@@ -22,7 +24,7 @@ from mcp_host.transports.infer import Connectable, infer_transport
 if TYPE_CHECKING:
     from mcp_host.serving.http.app import HttpApp
 
-
+TOKEN_BYTES = 32  # of a token that is drawn; OWASP asks for 8 at least in what must not be guessed
 CLOSE_TIMEOUT = 3.0  # seconds. Hosts wait two before they end the proxy with a signal: the server gets its own by then
 
 
@@ -90,23 +92,68 @@ class Proxy:
 
         run(self._relay, backend)
 
-    def asgi(self, *, json_response: bool = False, path: str = "/mcp") -> HttpApp:
-        """This proxy as a plain ASGI application, with its MCP endpoint at *path*. It checks the Origin: only local pages pass."""
+    def asgi(
+        self,
+        *,
+        token: str | None = None,
+        hosts: Collection[str] | None = (),
+        json_response: bool = False,
+        path: str = "/mcp",
+    ) -> HttpApp:
+        """This proxy as a plain ASGI application, with its MCP endpoint at *path*.
+
+        With a *token*, each request has to send it (``Authorization: Bearer ...``). The headers Host and Origin may name
+        this machine, and each of *hosts*: names or addresses without a port, such as that of a server of yours in front.
+        With None, Host may name any, which is safe only with a *token*.
+
+        Raises:
+            ValueError: *token* cannot be sent as a bearer token.
+        """
         from mcp_host.serving.http.app import HttpApp  # here, because most proxies serve stdio
 
-        return HttpApp(self._relay, json_response=json_response, path=path)
+        return HttpApp(self._relay, json_response=json_response, path=path, token=token, hosts=hosts)
 
     @asynccontextmanager
     async def http(
-        self, *, json_response: bool = False, uds: str | os.PathLike[str] | None = None
+        self, *, token: str | None = None, json_response: bool = False, uds: str | os.PathLike[str] | None = None
     ) -> AsyncIterator[str]:
         """Serve over Streamable HTTP under uvicorn, on a free port of 127.0.0.1 or at *uds*; the value is the URL.
 
+        *token* is as for `asgi`.
+
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
+            ValueError: As `asgi`.
         """
         from mcp_host.serving.http.uvicorn_server import serve  # here, because only this needs uvicorn
 
         path = None if uds is None else os.fspath(uds)
-        async with serve(self.asgi(json_response=json_response), path) as url:
+        async with serve(self.asgi(token=token, json_response=json_response), path) as url:
             yield url
+
+    def run_http(
+        self, port: int = 0, *, host: str = "127.0.0.1", token: str | None = None, json_response: bool = False
+    ) -> None:
+        """Serve over Streamable HTTP under uvicorn until a signal comes, then end the server.
+
+        The first line on stdout is the URL. *host* is a name or an address of this machine, and by default any free
+        *port* of it is taken. Requests have to name that host or its address, or this machine as 127.0.0.1, ::1 or
+        localhost; at 0.0.0.0 and :: they may name any.
+        *token* is as for `asgi`. Where other machines can connect, one is always needed: by default it is drawn at
+        random, and printed once to stderr.
+
+        Raises:
+            ImportError: As `http`.
+            OSError: It cannot listen there.
+            ValueError: As `asgi`.
+        """
+        from mcp_host.serving.http.rules import hosts_at, is_exposed  # here, because most proxies serve stdio
+        from mcp_host.serving.http.uvicorn_server import listen, run
+
+        with listen(port, host) as listener:
+            address = listener.getsockname()[0]
+            if token is None and is_exposed(address):
+                token = token_urlsafe(TOKEN_BYTES)
+                print("each request has to send this header: Authorization: Bearer", token, file=sys.stderr, flush=True)
+            app = self.asgi(token=token, hosts=hosts_at(host, address), json_response=json_response)
+            run(app, listener, host)

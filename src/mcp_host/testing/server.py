@@ -321,9 +321,10 @@ class Server:
         Raises:
             ImportError: uvicorn is missing; it comes with the extra ``mcp-host[testing]``.
         """
-        from mcp_host.serving.http.uvicorn_server import run  # here, because only this needs uvicorn
+        from mcp_host.serving.http.uvicorn_server import listen, run  # here, because only this needs uvicorn
 
-        run(self.asgi(json_response=json_response), port)
+        with listen(port) as listener:
+            run(self.asgi(json_response=json_response), listener)
 
     async def expire_sessions(self) -> None:
         """Lose every HTTP session, as a restarted server does: open requests end, and later ones get a 404.

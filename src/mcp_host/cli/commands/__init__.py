@@ -84,6 +84,7 @@ chat --config mcp.json --model anthropic:claude-sonnet-5
 chat --model ollama:llama3 --system 'Be brief.' -- npx -y @modelcontextprotocol/server-everything
 echo 'What is 12.5 * 4?' | {NAME} chat --yes --model arithmetic -- python examples/calculator_server.py
 proxy --model anthropic:claude-sonnet-5 --allow plan_dinner -- uvx planner-server
+proxy --http 8000 -- uvx planner-server
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py
 login https://example.com/mcp
@@ -152,7 +153,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "proxy": Command(
         "be a server for a host, in front of another one: it gives the host's server a model, and speaks the host's revision",
-        (*SERVER, "model", "allow", "approve", "answer_sampling", "log_file"),
+        (*SERVER, "model", "allow", "approve", "answer_sampling", "log_file", "http", "token_env"),
         module="proxy",
         changes={"model": {"help": f"answer the server's requests for a model with this one: {MODEL_NAMES}"}},
     ),

@@ -1,4 +1,4 @@
-"""The command `proxy`: a server over stdin and stdout, for the host that starts it, in front of another server."""
+"""The command `proxy`: a server in front of another one, over stdin and stdout for the host that starts it, or over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.connection import authorization_of, transport_of
 from mcp_host.cli.console import Console
 from mcp_host.cli.models import make_model
-from mcp_host.cli.options import Options
+from mcp_host.cli.options import Options, secret_of
 from mcp_host.cli.output import Report, UsageError, print_aside
 from mcp_host.proxy import Proxy, allow_tools, ask_host
 from mcp_host.sampling import Approve, Sampling, always
@@ -20,10 +20,10 @@ LOG_SIZE = 1_000_000  # bytes of a log file
 
 
 def run(options: Options) -> Report:
-    """Serve the host until it closes stdin, then end the server. Hosts keep what is written to stderr.
+    """Serve the host until it closes stdin, or hosts over HTTP until a signal; then end the server. Hosts keep what is written to stderr.
 
     Raises:
-        UsageError: The URL or a header is invalid, there is no such model, or the log file cannot be written.
+        UsageError: The URL, a header or the token is invalid, there is no such model, or the log file or the port cannot be used.
     """
     _begin_log(options)
     sampling = None
@@ -33,8 +33,25 @@ def run(options: Options) -> Report:
     auth, explaining = authorization_of(options, Console())
     with explaining:
         transport = transport_of(options, auth, on_stderr=print_aside)
-        Proxy(transport, sampling=sampling, answer_sampling=options.answer_sampling).run_stdio()
+        proxy = Proxy(transport, sampling=sampling, answer_sampling=options.answer_sampling)
+        if options.http is None:
+            proxy.run_stdio()
+        else:
+            run_http(proxy, *options.http, options.token_env)
     return Report()
+
+
+def run_http(proxy: Proxy, host: str, port: int, token_env: str | None) -> None:
+    """Serve *proxy* over HTTP, with the token in the variable *token_env*.
+
+    Raises:
+        UsageError: uvicorn or the token is missing or invalid, or it cannot listen there.
+    """
+    token = None if token_env is None else secret_of(token_env, "the bearer token")
+    try:
+        proxy.run_http(port, host=host, token=token)
+    except (ImportError, OSError, ValueError) as exc:
+        raise UsageError(f"--http: {exc}") from exc
 
 
 def _begin_log(options: Options) -> None:

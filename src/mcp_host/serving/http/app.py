@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from secrets import token_urlsafe
 
 from anyio import CancelScope, move_on_after
@@ -32,7 +32,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.serving.dispatcher import Dispatcher
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.http.asgi import JSON, EventStream, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
-from mcp_host.serving.http.rules import METHODS, check_headers, check_request
+from mcp_host.serving.http.rules import METHODS, Access, check_headers, check_request
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Service
 from mcp_host.serving.session import Session
@@ -58,12 +58,27 @@ class HttpApp:
 
     With *json_response* a POST is answered in JSON. In a session, progress and the server's
     requests then use the GET stream; stateless requests have none. The body of a POST is one message.
+
+    *token* and *hosts* are those of an `Access`.
+
+    Raises:
+        ValueError: *token* cannot be sent as a bearer token.
     """
 
-    def __init__(self, service: Service, *, json_response: bool, path: str) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        json_response: bool,
+        path: str,
+        token: str | None = None,
+        hosts: Collection[str] | None = None,
+    ) -> None:
         self._service = service
+        self._access = Access(token, hosts)
         self._json_response = json_response
         self._path = path
+        self._methods = METHODS if service.handshake_versions else ("POST",)
         self._sessions: dict[str, HttpSession] = {}
         self._stateless = Stateless(service.begin(None), spawn)
         self._stateless_posts: set[Post] = set()
@@ -75,9 +90,13 @@ class HttpApp:
                 await send({"type": "lifespan.startup.complete"})
             await self.aclose()
             await send({"type": "lifespan.shutdown.complete"})
-        elif scope["type"] == "http" and (http := await HttpExchange.read(scope, receive, send)) is not None:
-            self._event_loop = EventLoop()
+        elif scope["type"] == "http":
+            http = HttpExchange.of(scope, receive, send)
             try:
+                check_request(http, self._path, self._access, self._methods)
+                if not await http.read_body():
+                    return
+                self._event_loop = EventLoop()
                 response = await self._serve(http)
             except HttpError as exc:
                 response = exc.response
@@ -113,7 +132,6 @@ class HttpApp:
 
     async def _serve(self, http: HttpExchange) -> HttpResponse | None:
         """Return the response, or None if an event stream has been sent."""
-        check_request(http, self._path, METHODS if self._service.handshake_versions else ("POST",))
         match http.method:
             case "POST":
                 return await self._post(http)

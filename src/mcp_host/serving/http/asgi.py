@@ -30,12 +30,16 @@ class HttpResponse:
 
 
 class HttpError(Exception):
-    """A refusal: "the HTTP response body MAY comprise a JSON-RPC error response that has no id"."""
+    """A refusal: "the HTTP response body MAY comprise a JSON-RPC error response that has no id".
+
+    *headers* are named with underscores for hyphens.
+    """
 
     def __init__(self, status: int, message: str, code: int = INVALID_REQUEST, **headers: str) -> None:
         super().__init__(message)
         body = encode(Failure(None, code, message))
-        self.response = HttpResponse(status, body, {"content-type": JSON, **headers})
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.response = HttpResponse(status, body, {"content-type": JSON, **named})
 
 
 @dataclass(slots=True)
@@ -46,25 +50,30 @@ class HttpExchange:
     path: str
     headers: Mapping[str, str]
     """Names are in lower case."""
-    body: bytes
     _receive: Receive
     _send: Send
+    body: bytes = b""
+    """What `read_body` has read."""
     _started: bool = False
 
     @classmethod
-    async def read(cls, scope: Scope, receive: Receive, send: Send) -> Self | None:
-        """Read the whole request; None if the client disconnects first."""
+    def of(cls, scope: Scope, receive: Receive, send: Send) -> Self:
+        """The request of *scope*, whose body has not been read."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        return cls(scope["method"], scope["path"].removeprefix(scope.get("root_path", "")), headers, receive, send)
+
+    async def read_body(self) -> bool:
+        """Read the whole body; False if the client disconnects first."""
         body: list[bytes] = []
         more = True
         while more:
-            event = await receive()
+            event = await self._receive()
             if event["type"] == "http.disconnect":
-                return None
+                return False
             body.append(event.get("body", b""))
             more = event.get("more_body", False)
-        return cls(scope["method"], path, headers, b"".join(body), receive, send)
+        self.body = b"".join(body)
+        return True
 
     async def respond(self, response: HttpResponse) -> None:
         """Send a complete response."""

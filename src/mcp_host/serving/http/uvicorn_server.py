@@ -24,6 +24,7 @@ try:
 except ModuleNotFoundError as exc:
     raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
 
+LOOPBACK = "127.0.0.1"
 SHUTDOWN_TIMEOUT = 1  # seconds for open responses to end; every session has been closed before
 SHUTDOWN_STEP = 0.001  # seconds by which each pause between looks at whether they have is longer than the one before
 
@@ -115,12 +116,11 @@ class UvicornServer(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._stopping.set)
 
 
-def run(app: HttpApp, port: int) -> None:
-    """Print the URL, and serve *app* on 127.0.0.1 in this thread until a signal ends it."""
-    with listen(port) as listener:
-        print(_url(listener), flush=True)
-        with suppress(KeyboardInterrupt):  # uvicorn raises a signal again when it has ended
-            asyncio.run(UvicornServer(app, app.aclose).serve([listener]))
+def run(app: HttpApp, listener: socket.socket, host: str = LOOPBACK) -> None:
+    """Print the URL, which names *host*, and serve *app* in this thread until a signal ends it."""
+    print(_url(listener, host), flush=True)
+    with suppress(KeyboardInterrupt):  # uvicorn raises a signal again when it has ended
+        asyncio.run(UvicornServer(app, app.aclose).serve([listener]))
 
 
 @asynccontextmanager
@@ -143,8 +143,9 @@ async def serve(app: HttpApp, uds: str | None = None) -> AsyncIterator[str]:
                 await to_thread.run_sync(thread.join)
 
 
-def listen(port: int) -> socket.socket:
-    listener = socket.create_server(("127.0.0.1", port))
+def listen(port: int, host: str = LOOPBACK) -> socket.socket:
+    [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    listener = socket.create_server(address, family=family)
     # Connections inherit this. asyncio sets it only on sockets that name their protocol, which these do not,
     # and without it the end of each response waits for the client's kernel to acknowledge the beginning: 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -177,6 +178,8 @@ def _remove_stale(uds: str, probe: socket.socket) -> None:
                 os.unlink(uds)
 
 
-def _url(listener: socket.socket) -> str:
+def _url(listener: socket.socket, host: str = LOOPBACK) -> str:
     name = listener.getsockname()
-    return f"http://127.0.0.1:{name[1]}/mcp" if isinstance(name, tuple) else "http://localhost/mcp"  # at a unix socket
+    if not isinstance(name, tuple):
+        return "http://localhost/mcp"  # at a unix socket
+    return f"http://{f'[{host}]' if ':' in host else host}:{name[1]}/mcp"
