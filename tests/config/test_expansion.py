@@ -293,11 +293,11 @@ def test_what_was_shown_is_what_it_becomes(tmp_path: Path) -> None:
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to("second")
 
-    transport = server.expand({}, preview=preview).transport
+    transport = preview.expand().transport
 
     assert isinstance(transport, Stdio)
     assert (transport.command, transport.env, transport.cwd) == (["a", "A=1"], {"A": "1"}, f"{tmp_path}/first")
-    assert "A=1" not in repr(preview.files)
+    assert "A=1" not in repr(preview)
 
 
 def test_no_answer_names_a_file_that_was_not_shown(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_no_answer_names_a_file_that_was_not_shown(tmp_path: Path) -> None:
     assert isinstance(expanded, Stdio)
     assert expanded.env == {"PATH": "/evil"}
     with pytest.raises(ConfigError, match=r"\.env\.b is not the one that was shown: no answer can name another"):
-        server.expand({}, answers=answers, preview=server.preview({}))
+        server.preview({}).expand(answers)
 
 
 def test_no_answer_leads_by_a_link_that_was_not_shown(tmp_path: Path, subtests: pytest.Subtests) -> None:
@@ -335,16 +335,14 @@ def test_no_answer_leads_by_a_link_that_was_not_shown(tmp_path: Path, subtests: 
     ):
         for members in ({"command": "a", "cwd": path}, {"url": "http://localhost/", "socket": path}):
             server = entry(tmp_path / "project", **members)
-            look = functools.partial(
-                server.expand, answers=dict.fromkeys(server.inputs, answer), workspace=tmp_path / "project"
-            )
             preview = server.preview({}, workspace=tmp_path / "project")
+            look = functools.partial(preview.expand, dict.fromkeys(server.inputs, answer))
             with subtests.test(path, answer=answer, members=str(members)):
                 if real is None:
                     with pytest.raises(ConfigError, match="with the answer, it leads by a link to "):
-                        look(preview=preview)
+                        look()
                     continue
-                transport = look(preview=preview).transport
+                transport = look().transport
                 assert isinstance(transport, Stdio | StreamableHttp)
                 found = transport.cwd if isinstance(transport, Stdio) else transport.uds
                 assert found == str(tmp_path / real)

@@ -456,6 +456,30 @@ async def test_what_the_hosts_own_functions_raise_costs_one_server(
     assert "a: it cannot be started" in caplog.text
 
 
+async def test_the_question_says_what_the_file_proposes_for_inputs(project: Path) -> None:
+    """A person takes a proposal with one key, and its place in the command may be hidden."""
+    path = project / ".vscode" / "mcp.json"
+    path.parent.mkdir()
+    inputs = [
+        {"id": "debug", "type": "promptString", "default": "--require=./it.js"},
+        {"id": "region", "type": "pickString", "options": ["eu", "us"]},
+        {"id": "key", "type": "promptString"},
+    ]
+    env = {"NODE_OPTIONS": "${input:debug}", "REGION": "${input:region}", "KEY": "${input:key}"}
+    path.write_text(json.dumps({"servers": {"a": {**DOWN, "env": env}}, "inputs": inputs}))
+    approver = Approver()
+
+    with anyio.fail_after(200):
+        async with ClientGroup.from_file(path, approve_servers=approver, ask_input=lambda each: "x"):
+            pass
+
+    [proposed] = approver.asked
+    assert [each for each in proposed.expansions if "proposes" in each] == [
+        "the input debug: the file proposes --require=./it.js",
+        "the input region: the file proposes eu or us",
+    ]
+
+
 async def test_inputs_are_asked_for_once_after_the_consent_and_kept(project: Path) -> None:
     """Two servers have one in common. A store keeps the answers for the next group."""
     inputs = [{"id": each, "type": "promptString", "password": True} for each in ("key", "other")]

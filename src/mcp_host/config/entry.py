@@ -64,9 +64,7 @@ class ServerPreview:
     that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
     what is run, such as PATH: what the files say of these is shown. *host* is the one that is connected to, in ASCII, as far as the
     files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``.
-    *files* are the texts of those that were read, and *real_paths* those of its folder or socket, by the paths with links: pass the
-    preview to `ServerEntry.expand`, so that the server is what was shown.
-    *digest* is of all this, of the inputs, and of what the files say in the place of what is hidden, also of the login; values that the
+    `expand` makes of it what was shown. *digest* is of all this, of the inputs, and of what the files say in the place of what is hidden, also of the login; values that the
     environment gives to variables or headers may change.
     """
 
@@ -78,8 +76,15 @@ class ServerPreview:
     deciding: tuple[str, ...] = ()
     host: str | None = None
     links: tuple[str, ...] = ()
-    files: Mapping[Path, str] = field(default_factory=dict, repr=False)
-    real_paths: Mapping[Path, str] = field(default_factory=dict)
+    _expander: _Expander = field(repr=False, compare=False)
+
+    def expand(self, answers: Mapping[Input, str] | None = None) -> ExpandedServer:
+        """The server that was shown, with the *answers* of `ask_inputs` in it. Nothing else of it is looked up again.
+
+        Raises:
+            ConfigError: There is no answer, or it leads to something else than was shown.
+        """
+        return self._expander.answered(answers or {}).expanded()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,21 +133,19 @@ class ServerEntry:
         answers: Mapping[Input, str] | None = None,
         workspace: str | os.PathLike[str] | None = None,
         home: str | os.PathLike[str] | None = None,
-        preview: ServerPreview | None = None,
     ) -> ExpandedServer:
         """The server with its variables expanded, in the forms that its dialect has. It may read small files, and blocks.
 
         *environment* is that of this process by default. *answers* are those of `ask_inputs`. *workspace* is the folder
         for ``${workspaceFolder}``: by default that of the project, if the file is a project's. *home* is the user's.
         Relative paths are from the workspace, or else from the folder of this file. Servers of a project are started
-        in its folder, if the file names no other: links are followed. With a *preview*, its files are not read, and its links not
-        followed, again, and no others of the project. What a variable gives is not expanded again, and keys are not expanded at all.
+        in its folder, if the file names no other: links are followed. What a variable gives is not expanded again, and keys are
+        not expanded at all.
 
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
-        values = self._values(environment, answers or {}, workspace, home, preview)
-        return _Expander(self, values).expanded(self._described())
+        return _Expander(self, self._values(environment, answers or {}, workspace, home)).expanded()
 
     def preview(
         self,
@@ -156,10 +159,11 @@ class ServerEntry:
         Raises:
             ConfigError: A variable has no value, a file cannot be read, or the server cannot be used.
         """
-        shown = [replace(each, password=False) for each in self.inputs]  # what stands for an answer is no secret
-        placeholders = {each: f"${{input:{each.id}}}" for each in shown}
-        values = replace(self, inputs=tuple(shown))._values(environment, placeholders, workspace, home, None)
-        return _Expander(self, values).preview(self._described())
+        # What stands for an answer is no secret.
+        shown = {each.id: replace(each, password=False) for each in self.inputs}
+        placeholders = {each: f"${{input:{id}}}" for id, each in shown.items()}
+        values = self._values(environment, placeholders, workspace, home)
+        return _Expander(self, replace(values, inputs=shown)).preview()
 
     def _described(self) -> StdioServer | HttpServer:
         if self.transport is None:
@@ -172,22 +176,18 @@ class ServerEntry:
         answers: Mapping[Input, str],
         workspace: str | os.PathLike[str] | None,
         home: str | os.PathLike[str] | None,
-        preview: ServerPreview | None,
     ) -> Values:
         folder = self.source.project if workspace is None else Path(workspace)
         if folder is not None:
             folder = folder.absolute()  # what is relative to it would be so twice
         return Values(
             forms=DIALECTS[self.source.dialect].forms,
-            environment=os.environ if environment is None else environment,
+            environment=dict(os.environ if environment is None else environment),
             home=os.path.expanduser("~") if home is None else os.path.abspath(home),
             workspace=None if folder is None else os.fspath(folder),
             folder=self.source.path.absolute().parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},
             answers=answers,
-            files={} if preview is None else dict(preview.files),
-            reads_more=preview is None,
-            real_paths={} if preview is None else dict(preview.real_paths),
         )
 
 
@@ -201,7 +201,13 @@ class _Expander:
         self._expansions: dict[str, Expansion | None] = {}
         self._length = 0
 
-    def expanded(self, server: StdioServer | HttpServer) -> ExpandedServer:
+    def answered(self, answers: Mapping[Input, str]) -> _Expander:
+        """The same, with *answers*: what was looked up is not looked up again."""
+        inputs = {each.id: each for each in self._entry.inputs}
+        return _Expander(self._entry, replace(self._values, inputs=inputs, answers=answers, reads_more=False))
+
+    def expanded(self) -> ExpandedServer:
+        server = self._entry._described()
         real, shown = self._changed(server, "text"), _shown(self._changed(server, "shown"))
         oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._each("text"))
         transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
@@ -209,7 +215,8 @@ class _Expander:
         digest_of_it = digest(_identity(real))
         return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest_of_it, warnings=warnings)
 
-    def preview(self, server: StdioServer | HttpServer) -> ServerPreview:
+    def preview(self) -> ServerPreview:
+        server = self._entry._described()
         real, shown, settled = (self._changed(server, form) for form in FORMS)
         inputs = {each.id: (each.type, each.default, each.options, each.password) for each in self._entry.inputs}
         given = [sorted(self._entry.variables), inputs]
@@ -223,8 +230,7 @@ class _Expander:
                 digest=digest([_identity(real), _of_files(_secrets(settled.headers)), settings, given]),
                 host=_host(settled),
                 links=self._links(),
-                files=self._values.files,
-                real_paths=self._values.real_paths,
+                _expander=self,
             )
         assert isinstance(real, StdioServer), "it is of the same kind"
         assert isinstance(settled, StdioServer), "it is of the same kind"
@@ -241,8 +247,7 @@ class _Expander:
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
             links=self._links(),
-            files=self._values.files,
-            real_paths=self._values.real_paths,
+            _expander=self,
         )
 
     def _links(self) -> tuple[str, ...]:

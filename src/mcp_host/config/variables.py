@@ -181,7 +181,7 @@ class Values:
     answers: Mapping[Input, str] = field(repr=False)
     files: dict[Path, str] = field(default_factory=dict, repr=False)
     """The texts of those that were read so far. They are not read again."""
-    reads_more: bool
+    reads_more: bool = True
     """Whether others may be read. If a person has agreed to these, no answer can name another one."""
     real_paths: dict[Path, str] = field(default_factory=dict, repr=False)
     """Where folders and sockets are. Their links are not followed again."""

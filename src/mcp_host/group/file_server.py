@@ -173,7 +173,7 @@ class FileServer:
             variables=preview.variables,
             deciding=preview.deciding,
             host=preview.host,
-            expansions=(*entry.variables, *preview.links),
+            expansions=(*entry.variables, *_proposals(entry), *preview.links),
             settings=tuple(escaped(text) for text in _settings(entry)),
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),
@@ -197,8 +197,10 @@ class FileServer:
         if self.entry.inputs:
             async with options.asking.get():
                 await self._ask_inputs()
-        expand = partial(self.entry.expand, options.environment, workspace=options.workspace)
-        expanded = await _in_thread(partial(expand, answers=options.answers, preview=preview))
+        expand = (
+            preview.expand if preview else partial(self.entry.expand, options.environment, workspace=options.workspace)
+        )
+        expanded = await _in_thread(partial(expand, answers=options.answers))
         self.warnings = list(dict.fromkeys([*self.warnings, *expanded.warnings]))
         return expanded
 
@@ -241,6 +243,13 @@ class FileServer:
         except (TypeError, ValueError) as exc:  # it quotes no secret
             reason = str(exc)
         raise self.entry.error(reason, "oauth")
+
+
+def _proposals(entry: ServerEntry) -> Iterator[str]:
+    """What the file proposes for its inputs, which a person takes with one key."""
+    for each in entry.inputs:
+        if texts := [text for text in (each.default, *each.options) if text]:
+            yield escaped(f"the input {each.id}: the file proposes {' or '.join(texts)}")
 
 
 def _settings(entry: ServerEntry) -> Iterator[str]:
