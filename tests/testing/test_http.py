@@ -137,6 +137,25 @@ async def test_a_cut_stream_is_resumed_and_the_tool_runs_once() -> None:
     assert replayed == resumed
 
 
+async def test_of_cut_streams_that_have_ended_a_few_megabytes_are_kept() -> None:
+    server = Server("large")
+
+    @server.tool
+    async def cut() -> str:
+        await server.drop_streams(retry=0.05)
+        return "x" * (9 * 1024 * 1024)
+
+    async with session(server) as peer:
+        cursors = []
+        for id in (1, 2):
+            async with peer.stream(call(id, "cut")) as events:
+                assert await events.rest() == []
+                cursors.append(events.last_id)
+        again = [await peer.send("GET", b"", **{"last-event-id": cursor}) for cursor in cursors]
+
+    assert [response.status for response in again] == [400, 200]
+
+
 async def test_disconnecting_cancels_nothing_in_a_session() -> None:
     """ "Disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     async with session(asking()) as peer:

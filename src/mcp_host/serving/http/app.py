@@ -40,6 +40,7 @@ from mcp_host.serving.stateless import Stateless, version_of
 from mcp_host.serving.subscriptions import EventLoop
 
 RETAINED = 64  # streams that have ended and can still be resumed
+RETAINED_SIZE = 16 * 1024 * 1024  # bytes of all of them, beyond the last
 KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
 
 STATUS = {
@@ -252,13 +253,11 @@ class Post:
         self._answer: Response | None = None
 
     def send(self, message: Message, related: Id | None = None) -> None:
-        raw = encode(message)
+        if self.json_response and not isinstance(message, Success | Failure):
+            return
+        self.stream.add(message)
         if isinstance(message, Success | Failure):
             self._answer = message
-        elif self.json_response:
-            return
-        self.stream.append(raw)
-        if self._answer is not None:
             self.stream.end()
 
     def response(self, headers: Mapping[str, str]) -> HttpResponse | None:
@@ -319,7 +318,7 @@ class HttpSession:
         """
         key, _, position = event_id.rpartition("/")
         for stream in self.streams():
-            if stream.key == key and position in map(str, range(len(stream))):
+            if stream.key == key and position in map(str, stream.resumable):
                 return stream, int(position) + 1
         raise HttpError(400, "there is no such event")
 
@@ -330,7 +329,7 @@ class HttpSession:
         post = None if related is None else self._posts.get(related)
         is_response = isinstance(message, Success | Failure)
         if post is None or (self._json_response and not is_response):
-            self.get_stream.append(encode(message))
+            self.get_stream.add(message)
             return
         post.send(message)
         if is_response:
@@ -341,6 +340,8 @@ class HttpSession:
         post = self._posts.pop(id)
         post.stream.end()
         self._ended.append(post.stream)
+        while len(self._ended) > 1 and sum(stream.size for stream in self._ended) > RETAINED_SIZE:
+            self._ended.popleft()
 
 
 async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from anyio import CancelScope, Event, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 
-from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Failure, encode
+from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Failure, Message, Notification, encode
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -114,11 +114,13 @@ class HttpExchange:
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
 
+MAX_KEPT = 4 * 1024 * 1024  # bytes of one stream that a client can ask for again
+MAX_WAITING = 10_000  # events that the client has not read; beyond that, notifications are dropped
 COMMENT = b":\n\n"  # keeps a connection alive; "clients must ignore such lines"
 
 
 class EventStream:
-    """All events of one stream, kept so that they can be sent again.
+    """The events of one stream, kept so that they can be sent again: of those that were sent, the last `MAX_KEPT` bytes.
 
     An event's id is the stream's *key* and the event's position. Without a key events have
     no ids, and the stream cannot be resumed. Only the newest connection gets events: "the server
@@ -132,19 +134,30 @@ class EventStream:
         self.retry = b""
         """The `retry` field to send on connections that are dropped, or nothing."""
         self._events: list[bytes] = []
+        self._dropped = 0
+        """How many events are no longer kept."""
+        self.size = 0
+        """Bytes of the events that are kept."""
         self._ended = False
         self._connection = 0
         self._changed = Event()
 
     def append(self, data: bytes) -> None:
         """Add an event. *data* is a message in one line, or empty for an event that only has an id."""
-        id = b"id: %s/%d\n" % (self.key.encode(), len(self._events)) if self.key else b""
-        self._events.append(b"%sdata: %s\n\n" % (id, data))
+        id = b"id: %s/%d\n" % (self.key.encode(), len(self)) if self.key else b""
+        event = b"%sdata: %s\n\n" % (id, data)
+        self._events.append(event)
+        self.size += len(event)
         self._wake()
+
+    def add(self, message: Message) -> None:
+        """Add an event with *message*. A notification is dropped if the client does not read the others."""
+        if len(self) - self.sent < MAX_WAITING or not isinstance(message, Notification):
+            self.append(encode(message))
 
     async def begun(self) -> None:
         """Wait for the first event, or the end."""
-        while not (self._events or self._ended):
+        while not (len(self) or self._ended):
             await self._changed.wait()
 
     def end(self) -> None:
@@ -169,9 +182,10 @@ class EventStream:
         self._wake()
         connection = self._connection
         while connection == self._connection:
-            if events := self._events[position:]:
-                position = self.sent = len(self._events)
+            if events := self._events[max(0, position - self._dropped) :]:
+                position = self.sent = len(self)
                 await write(b"".join(events))
+                self._forget_sent()
             elif self._ended:
                 return
             else:
@@ -180,8 +194,24 @@ class EventStream:
                 if waiting.cancelled_caught:
                     await write(COMMENT)
 
+    @property
+    def resumable(self) -> range:
+        """The positions of the events after which the stream can be sent again."""
+        return range(max(0, self._dropped - 1), len(self))
+
+    def _forget_sent(self) -> None:
+        if self.size <= 2 * MAX_KEPT:  # seldom, because the others move up
+            return
+        count = 0
+        while self.size > MAX_KEPT and self._dropped + count < self.sent:
+            self.size -= len(self._events[count])
+            count += 1
+        del self._events[:count]
+        self._dropped += count
+
     def __len__(self) -> int:
-        return len(self._events)
+        """How many events there have been."""
+        return self._dropped + len(self._events)
 
     def _wake(self) -> None:
         self._changed.set()
