@@ -19,8 +19,10 @@ import uvicorn
 from anyio import create_task_group
 from pydantic_core import to_json
 
+from mcp_host.serving.http.app import HttpApp
 from mcp_host.serving.http.uvicorn_server import UvicornServer, listen
 from mcp_host.testing import Context, Server
+from tests.asgi import serving
 from tests.extent import on_both
 from tests.testing.raw import INITIALIZE, Wire, answer, call, request, text
 from tests.testing.raw_http import ACCEPT, Peer, Response, Stream, served, session
@@ -229,6 +231,29 @@ async def test_expired_sessions_are_404_and_a_new_one_can_begin() -> None:
         {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "there is no such session"}},
     )
     assert fresh["result"] == HELLO
+
+
+def small(idle: float = 1000.0) -> HttpApp:
+    """With room for one session."""
+    return HttpApp(asking()._catalog, json_response=False, path="/mcp", max_sessions=1, idle=idle)
+
+
+async def test_there_are_only_so_many_sessions() -> None:
+    with serving(small()) as origin:
+        first, another = await Peer(f"{origin}/mcp").initialize(), Peer(f"{origin}/mcp")
+        refused = await another.post(request(1, "initialize", INITIALIZE))
+        assert (refused.status, refused.headers["retry-after"]) == (503, "60")
+        assert (await first.send("DELETE")).status == 204
+        await another.initialize()
+
+
+async def test_a_session_that_is_idle_ends_when_another_begins() -> None:
+    with serving(small(idle=0.0)) as origin:
+        peer = Peer(f"{origin}/mcp")
+        first, second = await peer.initialize(), await peer.initialize()
+        assert (await first.post(request(1, "ping"))).status == 404
+        async with second.stream():  # so it is not idle
+            assert (await peer.post(request(1, "initialize", INITIALIZE))).status == 503
 
 
 async def test_a_batch_is_refused() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from secrets import token_urlsafe
 
-from anyio import CancelScope, move_on_after
+from anyio import CancelScope, current_time, move_on_after
 
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.protocol.eras import LISTEN
@@ -39,6 +41,8 @@ from mcp_host.serving.session import Session
 from mcp_host.serving.stateless import Stateless, version_of
 from mcp_host.serving.subscriptions import EventLoop
 
+MAX_SESSIONS = 1000  # at a time: each may have a server process of its own
+SESSION_IDLE = 3600.0  # seconds; most clients end their sessions, and a killed one cannot
 RETAINED = 64  # streams that have ended and can still be resumed
 RETAINED_SIZE = 16 * 1024 * 1024  # bytes of all of them, beyond the last
 KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
@@ -60,7 +64,8 @@ class HttpApp:
     With *json_response* a POST is answered in JSON. In a session, progress and the server's
     requests then use the GET stream; stateless requests have none. The body of a POST is one message.
 
-    *token* and *hosts* are those of an `Access`.
+    *token* and *hosts* are those of an `Access`. There are at most *max_sessions*; one in which nothing happens for *idle*
+    seconds ends when another begins.
 
     Raises:
         ValueError: *token* cannot be sent as a bearer token.
@@ -74,8 +79,12 @@ class HttpApp:
         path: str,
         token: str | None = None,
         hosts: Collection[str] | None = None,
+        max_sessions: int = MAX_SESSIONS,
+        idle: float = SESSION_IDLE,
     ) -> None:
         self._service = service
+        self._max_sessions = max_sessions
+        self._idle = idle
         self._access = Access(token, hosts)
         self._json_response = json_response
         self._path = path
@@ -141,7 +150,8 @@ class HttpApp:
                 stream, position = session.get_stream, session.get_stream.sent
                 if last_event_id:
                     stream, position = session.find(last_event_id)
-                await _send_events(http, stream, position, {})
+                with session.connected():
+                    await _send_events(http, stream, position, {})
                 return None
         session = self._find(http)
         del self._sessions[session.id]
@@ -158,7 +168,7 @@ class HttpApp:
         if self._is_stateless(http, message):
             return await self._post_stateless(http, message)
         if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
-            session = HttpSession(self._service, json_response=self._json_response)
+            session = self._new_session()
         else:
             session = self._find(http)
         if (post := session.receive(message)) is None:
@@ -176,6 +186,20 @@ class HttpApp:
         await post.stream.begun()
         self._forget_unbegun(session)
         return post.response(headers) or HttpResponse(202)  # without a response, it was cancelled
+
+    def _new_session(self) -> HttpSession:
+        """Begin a session, after those have ended that are idle.
+
+        Raises:
+            HttpError: There are as many as there may be.
+        """
+        before = current_time() - self._idle
+        for session in [each for each in self._sessions.values() if each.idle_since <= before]:
+            del self._sessions[session.id]
+            session.close()
+        if len(self._sessions) >= self._max_sessions:
+            raise HttpError(503, f"there are {self._max_sessions:,} sessions already", retry_after="60")
+        return HttpSession(self._service, json_response=self._json_response)
 
     def _forget_unbegun(self, session: HttpSession) -> None:
         """End a session whose `initialize` has failed."""
@@ -281,6 +305,23 @@ class HttpSession:
         self._posts: dict[Id, Post] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
         self._count = 0  # of requests
+        self._connections = 0
+        self._used = current_time()
+
+    @property
+    def idle_since(self) -> float:
+        """Since when nothing has happened; infinite while it has a request or a connection."""
+        return math.inf if self._posts or self._connections else self._used
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """While the client is connected for what comes outside of its requests."""
+        self._connections += 1
+        try:
+            yield
+        finally:
+            self._connections -= 1
+            self._used = current_time()
 
     @property
     def client(self) -> RemoteClient | None:
@@ -299,7 +340,7 @@ class HttpSession:
         Raises:
             HttpError: The id of the request is in use.
         """
-        post = None
+        post, self._used = None, current_time()
         if isinstance(message, Request):
             if message.id in self._posts:
                 raise HttpError(400, f"the request id {message.id} is in use")
