@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 
 from anyio import CancelScope, to_thread
@@ -25,6 +26,7 @@ except ModuleNotFoundError as exc:
     raise ImportError("serving over HTTP needs uvicorn: pip install 'mcp-host[testing]'") from exc
 
 LOOPBACK = "127.0.0.1"
+HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not on Windows
 SHUTDOWN_TIMEOUT = 1  # seconds for open responses to end; every session has been closed before
 SHUTDOWN_STEP = 0.001  # seconds by which each pause between looks at whether they have is longer than the one before
 
@@ -64,6 +66,20 @@ class UvicornServer(uvicorn.Server):
             asyncio.run(self.serve([listener]))
         finally:
             self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, with SIGHUP too if the program has a handler for it: uvicorn raises the signals again in the end."""
+        with super().capture_signals():
+            signals = HANGUP if current_thread() is main_thread() else []
+            taken = {each: before for each in signals if callable(before := signal.getsignal(each))}
+            for each in taken:
+                signal.signal(each, self.handle_exit)
+            try:
+                yield
+            finally:
+                for each, before in taken.items():
+                    signal.signal(each, before)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
