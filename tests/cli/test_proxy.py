@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio import fail_after
 
-from mcp_host import Client, Stdio, StreamableHttp, always
+from mcp_host import Client, Stdio, StreamableHttp, ToolPins, always
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.commands import proxy
 from mcp_host.cli.output import UsageError
@@ -157,6 +157,16 @@ def test_who_is_asked_before_the_model_answers(subtests: pytest.Subtests) -> Non
     for words, approver in APPROVERS:
         with subtests.test(" ".join(words)):
             assert proxy.approver(parse(["proxy", *words, *CALCULATOR])) is approver
+
+
+@pytest.mark.parametrize(("only", "listed"), [("sol*", ["solve"]), ("plan_*", [])])
+async def test_the_host_sees_only_some_tools_which_are_pinned(only: str, listed: list[str], tmp_path: Path) -> None:
+    pins = str(tmp_path / "pins.json")
+    with fail_after(IN_TIME):
+        async with Client(proxied("--only", only, "--pins", pins, *CALCULATOR), era="legacy") as client:
+            assert [tool.name for tool in await client.list_tools()] == listed
+    [pinned] = ToolPins(file=pins).servers().values()
+    assert list(pinned) == listed
 
 
 def test_options_that_are_wrong_are_named(run: Run) -> None:

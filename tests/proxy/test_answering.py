@@ -174,3 +174,7 @@ def test_what_a_proxy_cannot_be_made_with() -> None:
         Proxy(Planner(), answer_sampling="sometimes")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         Proxy(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tools is ToolPolicy"):
+        Proxy(Planner(), tools={"plan"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="models is a list of names"):
+        Proxy(Planner(), models="large")

@@ -220,11 +220,12 @@ class Options:
         help="who is asked before the model answers (default: host, in a form that it shows)")
     answer_sampling = Option[Literal["auto", "always", "never"]]("auto", "--sampling", choices=("auto", "always", "never"),
         help="whether --model answers: if the host cannot (default), always, or never")
-
     http = Option[tuple[str, int] | None](None, "--http", type=address, metavar="[HOST:]PORT",
         help="serve Streamable HTTP, and print the URL, in place of stdin and stdout; by default on 127.0.0.1. Port 0 is any free one")
     token_env = Option[str | None](None, "--token-env", metavar="NAME",
         help="the environment variable with the bearer token that --http demands; by default it is drawn and printed, and on 127.0.0.1 there is none")
+    only = Option[list[str]]([], "--only", metavar="TOOL",
+        help="show the host only this tool: a name, or a pattern such as plan_*; repeatable")
     log_file = Option[Path | None](None, "--log-file", type=Path, metavar="FILE",
         help="write the warnings to this file, too, and with --verbose the rest of the log; at 1 MB it begins anew, and three old ones are kept")
 

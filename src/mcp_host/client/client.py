@@ -717,7 +717,7 @@ class Client:
     async def _call_tool(self, connection: Connection, call: Call) -> tuple[Params, types.CallToolResult | None]:
         """Call a tool, without the middleware: as listed, and with its result checked. Returns it in both forms.
 
-        What is relayed for a host is not parsed, unless there is a schema to check it with.
+        What is relayed for a host is not parsed, unless its `ToolPolicy` has it checked.
         """
         name, timeouts = call.params["name"], call.timeouts
         tool = self._lifetime.tools.listed.get(name)
@@ -735,7 +735,8 @@ class Client:
                 connection, tool = await self._check_policy(call)
             wire = await connection.request(call if tool is None else tool.prepare(call))
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
-        if tool is None and call.relayed:
+        policy = self._lifetime.tools.policy
+        if call.relayed and (tool is None or policy is None or policy.output in ("auto", "off")):
             return wire, None
         result = types.CallToolResult.from_wire(wire)
         if tool is not None and (problem := await tool.mismatch(result, timeouts)) is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_host.client.pins import ToolPins
 
 CheckOutput: TypeAlias = Callable[[Tool, CallToolResult], Awaitable[None] | None]
-OutputMode: TypeAlias = Literal["error", "warn", "off"]
+OutputMode: TypeAlias = Literal["auto", "error", "warn", "off"]
 
 LONGEST_NAME = 64  # characters of a tool's name that the providers of models take
 DIGEST = 8  # characters that keep shortened names apart
@@ -36,9 +36,9 @@ class ToolPolicy:
     `safe_tool_name` makes names that every provider of models takes.
 
     *output*: what happens to a result that does not match the tool's `outputSchema`. "error" raises
-    `InvalidToolOutput`, "warn" adds a line to `Client.warnings`, "off" checks nothing. A function
-    ``(tool: Tool, result: CallToolResult) -> None``, async or plain, is called instead with every result
-    of a listed tool that did not fail; what it raises reaches the caller of `Client.call_tool`.
+    `InvalidToolOutput`, "warn" adds a line to `Client.warnings`, "off" checks nothing. "auto" is "error" in a `Client`,
+    and "off" in a `Proxy`. A function ``(tool: Tool, result: CallToolResult) -> None``, async or plain, is called
+    instead with every result of a listed tool that did not fail; what it raises reaches the caller of `Client.call_tool`.
 
     *pins*: remembers the definitions of tools, and blocks a tool that changes; see `ToolPins`.
 
@@ -53,7 +53,7 @@ class ToolPolicy:
 
     allow: Collection[str] | Callable[[Tool], bool] | None = None
     rename: Mapping[str, str] | Callable[[str], str] | None = None
-    output: OutputMode | CheckOutput = "error"
+    output: OutputMode | CheckOutput = "auto"
     pins: ToolPins | None = None
 
     check: Callable[[Tool, CallToolResult], Awaitable[None]] | None = field(init=False, repr=False, compare=False)

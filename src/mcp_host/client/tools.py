@@ -135,7 +135,7 @@ class ListedTool:
             CallerError: The tool runs only as a task, and this client declares no tasks; or an argument cannot be a header.
         """
         tool = self.tool
-        if self.runs_only_as_task:
+        if self.runs_only_as_task and not call.relayed:  # a host of a proxy may ask for the task
             raise CallerError(f"the tool {tool.name!r} runs only as a task, which this client does not offer")
         # The hints are the server's own. If they are false, a repeated call harms nothing but the server.
         hints = tool.annotations

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Literal, get_args
 
+from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.limits import Limits
 from mcp_host.middleware import Middleware
-from mcp_host.protocol.server_names import check_server_name
 from mcp_host.proxy.relay import Relay
 from mcp_host.proxy.upstream import SamplingChoice, Settings
 from mcp_host.sampling import Sampling
@@ -22,6 +22,7 @@ from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.transports.infer import Connectable, infer_transport
 
 if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.serving.http.app import HttpApp
 
 TOKEN_BYTES = 32  # of a token that is drawn; OWASP asks for 8 at least in what must not be guessed
@@ -35,8 +36,13 @@ class Proxy:
     >>> proxy.run_stdio()
 
     *server* and *name* are as for `Client`. *sampling* answers the server's requests for a model: with
-    ``answer_sampling="auto"`` where the host cannot, "always" also where it could, "never" at no time. *elicitation*
-    answers forms and URLs of hosts that cannot.
+    ``answer_sampling="auto"`` where the host cannot, "always" also where it could, "never" at no time. *models* are the
+    names of its models, the default first: a server whose host cannot sample finds them in ``_meta``, as
+    ``sampling_models`` and ``sampling_default_model``, for its hints. *elicitation* answers forms and URLs of hosts
+    that cannot.
+
+    *tools* says which tools of the server a host sees and may call, under which names, and whether a tool that changes
+    is blocked. Results are checked only if its *output* says how.
 
     Either side may speak any revision. A call of a server with a handshake that asks a host of 2026-07-28 becomes
     `input_required`, and the host's retry continues it; a server of 2026-07-28 that requires input sends requests to a
@@ -46,7 +52,7 @@ class Proxy:
     A host's call has no *timeout* here by default: it is the host that cancels. *limits* may set one.
 
     Raises:
-        TypeError, ValueError: As `Client`; *answer_sampling* is something else.
+        TypeError, ValueError: As `Client`; *answer_sampling* or *models* is something else.
     """
 
     def __init__(
@@ -56,23 +62,37 @@ class Proxy:
         name: str | None = None,
         sampling: Sampling | None = None,
         answer_sampling: SamplingChoice = "auto",
+        models: Sequence[str] = (),
         elicitation: Elicitation | None = None,
+        tools: ToolPolicy | None = None,
         middleware: Sequence[Middleware] = (),
         limits: Limits | None = None,
     ) -> None:
         if answer_sampling not in get_args(SamplingChoice):
             raise ValueError(f'answer_sampling is "auto", "always" or "never", not {answer_sampling!r}')
-        transport = infer_transport(server)
+        if isinstance(models, str):
+            raise TypeError("models is a list of names")
         settings = Settings(
-            server=transport,
-            name=transport.name if name is None else check_server_name(name),
+            server=infer_transport(server),
+            name=name,
             sampling=sampling,
             sampling_choice=answer_sampling,
+            models=tuple(models),
             elicitation=elicitation,
+            tools=tools,
             middleware=tuple(middleware),
             limits=limits or Limits(timeout=math.inf, idle_timeout=math.inf, close_timeout=CLOSE_TIMEOUT),
         )
-        self.name = settings.name
+        Client(  # checks them, and is never connected
+            settings.server,
+            name=name,
+            sampling=sampling,
+            elicitation=elicitation,
+            tools=tools,
+            middleware=settings.middleware,
+            limits=settings.limits,
+        )
+        self.name = settings.shown_name
         self._relay = Relay.of(settings)
 
     def in_process(self) -> InProcess:

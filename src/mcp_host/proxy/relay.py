@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import McpError, excerpt
+from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Notification, Params
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.proxy.translation import error_downstream
@@ -57,7 +58,7 @@ class Relay(Service):
     def of(cls, settings: Settings, peer: Peer | None = None) -> Self:
         """A relay to the server of *settings*."""
         return cls(
-            info=Implementation(name=settings.name, version=__version__),
+            info=Implementation(name=settings.shown_name, version=__version__),
             instructions=None,
             versions=VERSIONS,
             ttl=0.0,
@@ -119,11 +120,13 @@ class Relay(Service):
         try:
             await upstream.client.subscribe_resource(uri)
         except McpError as exc:
-            logger.warning("%s: changes of %s are not announced: %s", self.settings.name, excerpt(uri), exc)
+            logger.warning("%s: changes of %s are not announced: %s", self.settings.shown_name, excerpt(uri), exc)
             return False
         return True
 
     def notified(self, notification: Notification) -> None:
+        if self.settings.tools is not None and notification.method in REQUIRED_CAPABILITY:
+            return  # a request without an id: the policy has not seen it, and some servers would run it
         for upstream in self.upstreams.values():
             spawn(partial(_notify, upstream, notification))
 
@@ -143,7 +146,7 @@ class Relay(Service):
             try:
                 await upstream.client.connect()
             except McpError as exc:
-                logger.warning("%s: %s", self.settings.name, exc)
+                logger.warning("%s: %s", self.settings.shown_name, exc)
                 raise error_downstream(exc, stateless=client.stateless) from exc
             self.upstreams[key] = upstream
             self.info = upstream.client.server_info

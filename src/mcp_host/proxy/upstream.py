@@ -6,15 +6,15 @@ import math
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.errors import InputRefused, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
-from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, LOG_LEVEL
+from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS
 from mcp_host.proxy.translation import (
@@ -37,6 +37,7 @@ from mcp_host.transports.http import StreamableHttp
 from mcp_host.types import ClientCapabilities, LoggingMessageNotificationParams
 
 if TYPE_CHECKING:
+    from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.session.changes import Change
 
 SamplingChoice: TypeAlias = Literal["auto", "always", "never"]
@@ -48,13 +49,20 @@ class Settings:
     """What a `Proxy` was made with."""
 
     server: Transport
-    name: str
+    name: str | None
+    """What the application calls the server; None if it does not. Pins are kept under it, or else under the identity of the transport."""
     sampling: Sampling | None
     sampling_choice: SamplingChoice
+    models: tuple[str, ...]
     elicitation: Elicitation | None
+    tools: ToolPolicy | None
     middleware: tuple[Middleware, ...]
     limits: Limits
-    client_options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown_name(self) -> str:
+        """The server in log lines, and to hosts as long as it has not said what it is called."""
+        return self.server.name if self.name is None else self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +89,8 @@ SUBSCRIBING = {
     "resources/unsubscribe": Client.unsubscribe_resource,
 }
 
+CONNECTING = (INITIALIZE, DISCOVER)
+
 URL: Params = {"mode": "url"}
 
 Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
@@ -102,12 +112,14 @@ class Upstream:
         self._level: str | None = None
         """The level that a server with a handshake was told, for a host whose requests each name one."""
         declared = host.capabilities
+        self._announced = _announcement(settings, declared)
         self.client = Client(
             settings.server,
             name=settings.name,
             sampling=_sampling(settings, declared),
             elicitation=_elicitation(settings, declared, self._elicited),
             roots=None if declared.roots is None else [],
+            tools=settings.tools,
             lazy=True,  # a server that has ended is connected to again
             middleware=[*settings.middleware, self._answer],
             on_log=self._log,
@@ -155,6 +167,8 @@ class Upstream:
                     self._level = level
                     with suppress(McpError):  # a server without a log is asked for the rest all the same
                         await self.client.set_log_level(level)
+                if method == "tools/list" and self._settings.tools is not None:
+                    return {"tools": [tool.to_wire() for tool in await self.client.list_tools()]}
                 result = await self.client.relay(
                     method,
                     params_upstream(params),
@@ -187,6 +201,8 @@ class Upstream:
     async def _answer(self, request: AnyRequest, call_next: CallNext) -> Params:
         """Pass a request of the server on to the host, or let the proxy answer it."""
         if isinstance(request, ClientRequest):
+            if self._announced and (request.method in CONNECTING or request.protocol_version in MODERN_VERSIONS):
+                request = request.with_meta(self._announced)
             return await call_next(request)
         outer = request.outer.caller if request.outer is not None else None
         caller = outer if isinstance(outer, HostCall) else self._turns.asking
@@ -264,6 +280,19 @@ def _sampling(settings: Settings, declared: ClientCapabilities) -> Sampling | No
     if declared.sampling.tools is None:
         return Sampling(basic=_unused, approve=always)
     return Sampling(with_tools=_unused, approve=always)
+
+
+def _announcement(settings: Settings, declared: ClientCapabilities) -> Params:
+    """The models of the proxy, as ``_meta`` of what tells the server the capabilities, if they answer for this host.
+
+    The keys are those of the TypeScript SDK's draft of such a proxy (its branch ochafik/sep1577-backfill).
+    """
+    replaces = settings.sampling_choice == "always" or (
+        settings.sampling_choice == "auto" and declared.sampling is None
+    )
+    if not settings.models or not replaces:
+        return {}
+    return {"sampling_models": [*settings.models], "sampling_default_model": settings.models[0]}
 
 
 def _elicitation(

@@ -153,7 +153,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "proxy": Command(
         "be a server for a host, in front of another one: it gives the host's server a model, and speaks the host's revision",
-        (*SERVER, "model", "allow", "approve", "answer_sampling", "log_file", "http", "token_env"),
+        (*SERVER, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http", "token_env"),
         module="proxy",
         changes={"model": {"help": f"answer the server's requests for a model with this one: {MODEL_NAMES}"}},
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from fnmatch import fnmatchcase
 from logging.handlers import RotatingFileHandler
 
 from mcp_host.cli.arithmetic import MODELS
@@ -12,9 +13,12 @@ from mcp_host.cli.console import Console
 from mcp_host.cli.models import make_model
 from mcp_host.cli.options import Options, secret_of
 from mcp_host.cli.output import Report, UsageError, print_aside
+from mcp_host.client.pins import ToolPins
+from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.proxy import Proxy, allow_tools, ask_host
 from mcp_host.sampling import Approve, Sampling, always
 from mcp_host.sampling.terminal import ask_in_terminal
+from mcp_host.types import Tool
 
 LOG_SIZE = 1_000_000  # bytes of a log file
 
@@ -26,14 +30,21 @@ def run(options: Options) -> Report:
         UsageError: The URL, a header or the token is invalid, there is no such model, or the log file or the port cannot be used.
     """
     _begin_log(options)
-    sampling = None
+    sampling, models = None, list[str]()
     if options.model is not None:
         model = make_model(options.model, verbose=options.verbose)
+        models.append(options.model.partition(":")[2] or options.model)  # without the provider
         sampling = Sampling(with_tools=model, approve=allow_tools(*options.allow, otherwise=approver(options)))
     auth, explaining = authorization_of(options, Console())
     with explaining:
         transport = transport_of(options, auth, on_stderr=print_aside)
-        proxy = Proxy(transport, sampling=sampling, answer_sampling=options.answer_sampling)
+        proxy = Proxy(
+            transport,
+            sampling=sampling,
+            answer_sampling=options.answer_sampling,
+            models=models,
+            tools=tool_policy(options),
+        )
         if options.http is None:
             proxy.run_stdio()
         else:
@@ -66,6 +77,18 @@ def _begin_log(options: Options) -> None:
     for handler in handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         log.addHandler(handler)
+
+
+def tool_policy(options: Options) -> ToolPolicy | None:
+    """What ``--only`` and ``--pins`` let through; None if neither is given."""
+
+    def allow(tool: Tool) -> bool:
+        return any(fnmatchcase(tool.name, pattern) for pattern in options.only)
+
+    if not options.only and options.pins is None:
+        return None
+    pins = None if options.pins is None else ToolPins(file=options.pins)
+    return ToolPolicy(allow=allow if options.only else None, pins=pins)
 
 
 def approver(options: Options) -> Approve:
