@@ -375,14 +375,14 @@ async def test_the_caller_object_is_released_after_its_call(era: Era) -> None:
 
 @on_both
 async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_that_call() -> None:
-    """In one piece with it, so that the caller has had no time to go on."""
+    """In a batch with it: they are taken in one step, in which the caller cannot go on, however busy the machine is."""
     body = f"""
         call = read()
         messages = [
             {{"jsonrpc": "2.0", "id": call["id"], "result": {{"content": []}}}},
             {{"jsonrpc": "2.0", "id": 1, **{SAMPLE!r}}},
         ]
-        raw("".join(json.dumps(message) + "\\n" for message in messages))
+        raw(json.dumps(messages) + "\\n")
         heard = [read(), read()]  # what it asked is answered, and another call made, in either order
         reply(*[message for message in heard if "method" in message], {{"content": []}})
     """

@@ -51,6 +51,8 @@ class UvicornServer(uvicorn.Server):
             )
         )
         self.up = Event()
+        self.signals: list[int] = []
+        """Those that ended it, in order."""
         self._end = end
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
@@ -69,7 +71,10 @@ class UvicornServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, with SIGHUP too if the program has a handler for it: uvicorn raises the signals again in the end."""
+        """As uvicorn's, with SIGHUP too if the program has a handler for it.
+
+        uvicorn raises the signals again while the event loop still runs, which what they raise would cut off: `run` does it later.
+        """
         with super().capture_signals():
             signals = HANGUP if current_thread() is main_thread() else []
             taken = {each: before for each in signals if callable(before := signal.getsignal(each))}
@@ -80,6 +85,8 @@ class UvicornServer(uvicorn.Server):
             finally:
                 for each, before in taken.items():
                     signal.signal(each, before)
+                self.signals.extend(self._captured_signals)
+                self._captured_signals.clear()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -135,8 +142,10 @@ class UvicornServer(uvicorn.Server):
 def run(app: HttpApp, listener: socket.socket, host: str = LOOPBACK) -> None:
     """Print the URL, which names *host*, and serve *app* in this thread until a signal ends it."""
     print(_url(listener, host), flush=True)
-    with suppress(KeyboardInterrupt):  # uvicorn raises a signal again when it has ended
-        asyncio.run(UvicornServer(app, app.aclose).serve([listener]))
+    server = UvicornServer(app, app.aclose)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(server.serve([listener]))
+        list(map(signal.raise_signal, server.signals[-1:]))  # none if it could not start
 
 
 @asynccontextmanager
