@@ -107,7 +107,7 @@ async def test_the_proxys_own_user_is_asked_where_the_host_has_none() -> None:
 
 # Approval
 
-CHOICES = ("once", "for this call", "show all", "no")
+CHOICES = ("once", "for this call", "no", "show all")
 
 
 def choices(form: FormRequest) -> object:

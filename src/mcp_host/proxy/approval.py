@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.proxy.translation import ELICIT, host_answers
-from mcp_host.proxy.upstream import asked_host
+from mcp_host.proxy.upstream import AskedHost, asked_host
 from mcp_host.sampling import Allow, Approve, Deny, SamplingRequest
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout
@@ -22,12 +22,7 @@ HOW_TO_ALLOW = (
     " everything (--approve always)"
 )
 SHOW_ALL = "show all"
-ANSWERS: Mapping[object, Allow | Deny | None] = {
-    "once": Allow(),
-    "for this call": Allow("call"),
-    SHOW_ALL: None,
-    "no": Deny(),
-}
+ANSWERS: Mapping[object, Allow | Deny] = {"once": Allow(), "for this call": Allow("call"), "no": Deny()}
 
 
 async def ask_host(request: SamplingRequest) -> Allow | Deny:
@@ -38,16 +33,18 @@ async def ask_host(request: SamplingRequest) -> Allow | Deny:
     host = asked_host.get()
     if host is None or not host_answers(ELICIT, {}, host.capabilities):
         return Deny(HOW_TO_ALLOW)
-    for whole in (False, True):
-        answers = [answer for answer in ANSWERS if not (whole and answer == SHOW_ALL)]
-        answer = {"type": "string", "title": "May the model answer?", "enum": answers}
-        form: Params = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
-        params: Params = {"mode": "form", "message": await _message(request, whole=whole), "requestedSchema": form}
-        result = ElicitResult.from_wire(await host.ask(ELICIT, params))
-        given = (result.content or {}).get("answer") if result.action == "accept" else None
-        if (decided := ANSWERS.get(given, Deny())) is not None:
-            return decided
-    return Deny()
+    given = await _answer(host, request, [*ANSWERS, SHOW_ALL])
+    if given == SHOW_ALL:
+        given = await _answer(host, request, [*ANSWERS], whole=True)
+    return ANSWERS.get(given, Deny())
+
+
+async def _answer(host: AskedHost, request: SamplingRequest, answers: list[object], *, whole: bool = False) -> object:
+    answer = {"type": "string", "title": "May the model answer?", "enum": answers}
+    form: Params = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+    params: Params = {"mode": "form", "message": await _message(request, whole=whole), "requestedSchema": form}
+    result = ElicitResult.from_wire(await host.ask(ELICIT, params))
+    return (result.content or {}).get("answer") if result.action == "accept" else None
 
 
 async def _message(request: SamplingRequest, *, whole: bool) -> str:
