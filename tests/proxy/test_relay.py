@@ -14,7 +14,9 @@ from pydantic_core import to_json
 
 from mcp_host import Client, Deny, Elicitation, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import McpError, ServerError
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, Params, Request
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
+from mcp_host.protocol.eras import DISCOVER, LISTEN, REMOVED_REQUESTS
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params, Request
 from mcp_host.proxy import Proxy, allow_tools
 from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
 from mcp_host.serving.errors import RequestError
@@ -23,6 +25,7 @@ from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import ClientCapabilities, ElicitResult, Implementation
 from tests.extent import on_both
 from tests.proxy.servers import ERAS, Planner, model_of, text_of, through, user, visit
+from tests.testing import raw
 
 pytestmark = on_both
 
@@ -397,6 +400,28 @@ async def test_malformed_params_that_cannot_be_passed_on_are_an_error_of_the_hos
                 await relay._request(method, params, call, unasked)
             assert refused.value.code == INVALID_PARAMS
     await relay.aclose()
+
+
+async def test_methods_that_the_hosts_revision_does_not_have_are_refused(subtests: pytest.Subtests) -> None:
+    """Also those that the server has."""
+    made: list[str] = []
+
+    async def note(request: AnyRequest, call_next: CallNext) -> Params:
+        if isinstance(request, ClientRequest) and request.call_id is not None:  # else it is the proxy's own
+            made.append(request.method)
+        return await call_next(request)
+
+    params = raw.INITIALIZE | {"uri": "mem://menu", "level": "info"}
+    removed = ["initialize", *sorted(REMOVED_REQUESTS)]
+    for host, server, methods in ((raw.modern, "legacy", removed), (raw.legacy, "modern", [DISCOVER, LISTEN])):
+        proxy = Proxy(Planner(ERAS[server]), middleware=[note])
+        async with host(proxy) as connection:
+            for method in methods:
+                with subtests.test(method):
+                    assert (await connection.error(method, params))["code"] == METHOD_NOT_FOUND
+        await proxy.aclose()
+
+    assert made == []
 
 
 async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> None:

@@ -18,6 +18,7 @@ from anyio import (
 )
 from pydantic_core import from_json, to_json
 
+from mcp_host.proxy import Proxy
 from mcp_host.testing import Server
 from mcp_host.transports.in_process import Inbox, Outbox
 from tests import spec
@@ -269,7 +270,7 @@ class Raw:
 
 
 @asynccontextmanager
-async def connect(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw]:
+async def connect(server: Server | Proxy, *, lenient: bool = False) -> AsyncIterator[Raw]:
     """A connection before the handshake. It fails if it lasts longer than `IN_TIME`."""
     to_server, server_inbox = create_memory_object_stream[bytes](100)
     server_outbox, from_server = create_memory_object_stream[bytes](1000)
@@ -289,7 +290,7 @@ async def connect(server: Server, *, lenient: bool = False) -> AsyncIterator[Raw
 
 @asynccontextmanager
 async def legacy(
-    server: Server, *, version: str = "2025-11-25", capabilities: Wire | None = None, lenient: bool = False
+    server: Server | Proxy, *, version: str = "2025-11-25", capabilities: Wire | None = None, lenient: bool = False
 ) -> AsyncIterator[Raw]:
     """A connection after the handshake."""
     async with connect(server, lenient=lenient) as raw:
@@ -298,7 +299,9 @@ async def legacy(
 
 
 @asynccontextmanager
-async def modern(server: Server, *, capabilities: Wire | None = None, lenient: bool = False) -> AsyncIterator[Raw]:
+async def modern(
+    server: Server | Proxy, *, capabilities: Wire | None = None, lenient: bool = False
+) -> AsyncIterator[Raw]:
     """A connection whose requests are of revision 2026-07-28."""
     async with connect(server, lenient=lenient) as raw:
         raw.meta = meta(capabilities)

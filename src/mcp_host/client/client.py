@@ -539,9 +539,12 @@ class Client:
         params: Mapping[str, Any],
         *,
         on_report: Callable[[Params], None] | None = None,
+        headers: Mapping[str, str] | None = None,
         caller: object = None,
     ) -> Params:
         """As `request`, for a proxy: *on_report* gets the params of each progress notification, as they came.
+
+        *headers* are those of parameters.
 
         When it ends, the callbacks have had all notifications that came before.
         """
@@ -552,6 +555,7 @@ class Client:
             params=dict(params),
             timeouts=timeouts,
             on_reports=on_reports,
+            headers=headers or {},
             caller=caller,
             relayed=True,
         )
@@ -789,7 +793,7 @@ class Client:
                 params=dict(request.params),
                 timeouts=timeouts,
                 on_reports=call.on_reports,
-                headers=request.headers,
+                headers={**call.headers, **request.headers},
                 caller=call.caller,
                 relayed=call.relayed,
                 call_id=call.call_id,

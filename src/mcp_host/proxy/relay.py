@@ -15,14 +15,14 @@ from pydantic_core import to_json
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import McpError, excerpt
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Notification, Params
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Notification, Params
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.proxy.translation import error_downstream
+from mcp_host.proxy.translation import OF_THE_OTHER_ERA, error_downstream
 from mcp_host.proxy.upstream import HostCall, Settings, Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service
-from mcp_host.types import Implementation
+from mcp_host.types import Implementation, JSONObject
 from mcp_host.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -109,11 +109,17 @@ class Relay(Service):
         """The server itself refuses what it does not have."""
 
     def find(self, method: str, params: Params, client: RemoteClient) -> Handler:
+        if method in OF_THE_OTHER_ERA[client.stateless]:
+            raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
         return partial(self._request, method, params)
 
     async def _request(self, method: str, params: Params, call: ReceivedRequest, ask: Ask) -> Params:
         upstream = await self._upstream(call.client)
         return await upstream.request(method, params, HostCall(call, ask))
+
+    def input_schema(self, tool: str) -> JSONObject | None:
+        schemas = (upstream.mirrored.schemas.get(tool) for upstream in self.upstreams.values())
+        return next(filter(None, schemas), None)
 
     async def watch(self, uri: str, client: RemoteClient) -> bool:
         upstream = await self._upstream(client)

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_host.errors import McpError, NotAdvertised, ResourceNotFound, ServerError
-from mcp_host.protocol.eras import CREATE_MESSAGE, META, NAME_PARAMETER, SERVER_INFO
+from mcp_host.protocol.eras import (
+    CREATE_MESSAGE,
+    DISCOVER,
+    INITIALIZE,
+    LISTEN,
+    META,
+    NAME_PARAMETER,
+    REMOVED_REQUESTS,
+    SERVER_INFO,
+)
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -33,6 +42,12 @@ READ_HERE: Mapping[str, type[RequestParams]] = {
     "resources/unsubscribe": ResourceRequestParams,
 }
 """Requests that the proxy makes by itself, in place of the host."""
+
+OF_THE_OTHER_ERA: Mapping[bool, frozenset[str]] = {
+    True: REMOVED_REQUESTS | {INITIALIZE},
+    False: frozenset({DISCOVER, LISTEN}),
+}
+"""Requests that a host of a stateless revision (True), or of one with a handshake, does not have. The server may have them."""
 
 OF_ONE_CONNECTION = frozenset(
     f"{META}{name}" for name in ("protocolVersion", "clientInfo", "clientCapabilities", "subscriptionId")

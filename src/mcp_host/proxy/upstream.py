@@ -17,6 +17,7 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
 from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.proxy.mirrored import MirroredParameters
 from mcp_host.proxy.translation import (
     ELICIT,
     NOT_ANSWERED,
@@ -109,6 +110,7 @@ class Upstream:
         self._announce = announce
         self._calls: set[HostCall] = set()
         self._turns = Turns[HostCall]()
+        self.mirrored = MirroredParameters()
         self._level: str | None = None
         """The level that a server with a handshake was told, for a host whose requests each name one."""
         declared = host.capabilities
@@ -168,17 +170,22 @@ class Upstream:
                     with suppress(McpError):  # a server without a log is asked for the rest all the same
                         await self.client.set_log_level(level)
                 if method == "tools/list" and self._settings.tools is not None:
-                    return {"tools": [tool.to_wire() for tool in await self.client.list_tools()]}
-                result = await self.client.relay(
-                    method,
-                    params_upstream(params),
-                    on_report=report if "progressToken" in meta else None,
-                    caller=caller,
-                )
+                    result = {"tools": [tool.to_wire() for tool in await self.client.list_tools()]}
+                else:
+                    result = await self.client.relay(
+                        method,
+                        params_upstream(params),
+                        on_report=report if "progressToken" in meta else None,
+                        headers=self.mirrored.headers(params) if method == "tools/call" and self._mirrors else {},
+                        caller=caller,
+                    )
         except McpError as exc:
             raise error_downstream(exc, stateless=host.stateless) from exc
         finally:
             self._calls.discard(caller)
+        if method == "tools/list" and (self._mirrors or host.stateless):
+            valid = self.mirrored.note(result, first="cursor" not in params)
+            result = valid if self._mirrors else result
         return result_downstream(result, stateless=host.stateless)
 
     @property
@@ -190,6 +197,11 @@ class Upstream:
     def stateless(self) -> bool:
         """Whether the server speaks a revision without a handshake."""
         return self.client.protocol_version in MODERN_VERSIONS
+
+    @property
+    def _mirrors(self) -> bool:
+        """Whether HTTP headers repeat parameters of calls."""
+        return self.stateless and isinstance(self._settings.server, StreamableHttp)
 
     def capabilities(self) -> Params:
         """What the host gets to see of the server's capabilities."""

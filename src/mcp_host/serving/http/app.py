@@ -90,7 +90,8 @@ class HttpApp:
         self._path = path
         self._methods = METHODS if service.handshake_versions else ("POST",)
         self._sessions: dict[str, HttpSession] = {}
-        self._stateless = Stateless(service.begin(None), spawn)
+        self._stateless_service = service.begin(None)
+        self._stateless = Stateless(self._stateless_service, spawn)
         self._stateless_posts: set[Post] = set()
         self._event_loop: EventLoop | None = None
 
@@ -258,7 +259,7 @@ class HttpApp:
         # An older client sends no such headers; `Stateless.accept` tells it the supported revisions.
         if request.method != "initialize" or version is not None:
             name = request.params.get("name") if request.method == "tools/call" else None
-            schema = self._service.input_schema(name) if isinstance(name, str) else None
+            schema = self._stateless_service.input_schema(name) if isinstance(name, str) else None
             check_headers(http.headers, request, version, schema)
         return self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
 
