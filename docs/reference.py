@@ -37,6 +37,7 @@ Other names may change without notice.
 - [`mcp_host.sampling.structured`](#mcp_hostsamplingstructured): the host's model, for authors of servers
 - [`mcp_host.telemetry`](#mcp_hosttelemetry): OpenTelemetry
 - [`mcp_host.proxy`](#mcp_hostproxy): a server for hosts, in front of another one
+- [`mcp_host.doctor`](#mcp_hostdoctor): a check-up for hosts
 - [`mcp_host.testing`](#mcp_hosttesting): servers, peers and models for tests
 - [`mcp_host.types`](#mcp_hosttypes): messages and content
 - [Limits and their defaults](limits.md)
@@ -47,6 +48,7 @@ MODULES: Mapping[str, str] = {
     "mcp_host.auth": "",
     "mcp_host.config": "",
     "mcp_host.config.registry": "",
+    "mcp_host.doctor": "",
     "mcp_host.errors": "",
     "mcp_host.group": "",
     "mcp_host.middleware": "",

@@ -74,14 +74,15 @@ MAY_IMPORT = {
         *("client", "concurrency", "elicitation", "errors", "limits", "middleware", "protocol", "sampling"),
         *("serving", "session", "terminal", "transports", "types", "version"),
     },
+    "doctor": {"elicitation", "errors", "json_schema", "protocol", "serving", "transports", "types", "version"},
     "testing": {
         *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "serving", "transports", "types"),
         "version",
     },
     "cli": {
-        *("auth", "client", "concurrency", "config", "elicitation", "errors", "group", "json_schema", "limits"),
-        *("mcp_host", "protocol", "providers", "proxy", "sampling", "secret", "terminal", "testing", "transports"),
-        *("types", "version"),
+        *("auth", "client", "concurrency", "config", "doctor", "elicitation", "errors", "group", "json_schema"),
+        *("limits", "mcp_host", "protocol", "providers", "proxy", "sampling", "secret", "terminal", "testing"),
+        *("transports", "types", "version"),
     },
     "__main__": {"cli"},
 }

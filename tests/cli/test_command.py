@@ -294,10 +294,10 @@ def test_the_era_can_be_chosen(era: str, revision: str, url: str, run: Run) -> N
 
 NO_SERVER = ["--", "/no/such/program"]
 ERRORS: list[tuple[list[str], int, str]] = [
-    ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, chat, proxy, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
-    (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, proxy, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
-    (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, proxy, inspect, login, logout, whoami, pins, servers); did you mean 'tools'? (see mcp-host --help)"),
-    (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, proxy, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
+    ([], 2, "a command is missing (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
+    (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
+    (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers); did you mean 'tools'? (see mcp-host --help)"),
+    (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
     (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
     (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
     (["tools", "--"], 2, "there is no command after --"),
@@ -349,7 +349,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", *scripted({"prompts": {}})], 2, f"{PYTHON} …/tests/cli/scripted_child.py did not advertise tools, which tools/list needs"),
     (["tools", "--", "/no/such\x1b[2J/program"], 3, r"cannot start '/no/such\x1b[2J/program'"),
     (["tools", "--", "/no/such", "--json"], 3, "cannot start '/no/such'"),  # which is the server's --json
-    (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, proxy, inspect, login, logout, whoami, pins, servers)"),
+    (["--", "tools"], 2, "'--' is no command (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers)"),
     (["tools", *python("print('\x1b[2Jhello')")], 3, rf"{PYTHON} exited with code 0; it seems to be no MCP server: its stdout begins with '\x1b[2Jhello'"),
     (["tools", *python("raise SystemExit('\x1b[2Jno')")], 3, f"{PYTHON} exited with code 1; its stderr:"),
     (["tools", "--timeout", "0.2", *python("import sys; sys.stdin.read()")], 4, f"{PYTHON} was not ready within 0.2 s"),
@@ -394,6 +394,7 @@ exit codes:
   8         a tool has changed since it was pinned
   9         the model, or its provider, failed
   10        the server wants a login, and there is none
+  11        a check of the host failed, or was not made
   70        a bug in mcp-host
   130       interrupted by Ctrl-C
   141       the reader of the output has gone

@@ -94,7 +94,7 @@ def transport_of(options: Options, auth: OAuth | None, *, on_stderr: Callable[[s
     try:
         if options.url is None:
             restart = options.verb in ("chat", "proxy")  # other commands make their calls once
-            return Stdio(options.command, env=_environment(options), on_stderr=on_stderr, restart=restart)
+            return Stdio(options.command, env=environment(options), on_stderr=on_stderr, restart=restart)
         from mcp_host.transports.http import StreamableHttp  # here, because importing httpx takes a while
 
         cert = (options.cert, options.key) if options.cert and options.key else options.cert
@@ -111,7 +111,7 @@ def transport_of(options: Options, auth: OAuth | None, *, on_stderr: Callable[[s
         raise UsageError(f"--{text}" if text.startswith(("verify", "cert", "uds")) else text) from exc
 
 
-def _environment(options: Options) -> dict[str, str]:
+def environment(options: Options) -> dict[str, str]:
     """The variables of ``--env``, with the values that are in our own environment."""
     try:
         return {name: of_environment(name) if value is None else value for name, value in options.env}

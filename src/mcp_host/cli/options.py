@@ -230,6 +230,8 @@ class Options:
         help="write the warnings to this file, too, and with --verbose the rest of the log; at 1 MB it begins anew, and three old ones are kept")
 
     # Single commands
+    report = Option[Path | None](None, "--report", type=Path, metavar="FILE",
+        help="write the report to this file after each call: as JSON or JUnit XML if it ends with .json or .xml, else as text")
     unchecked = Option(False, "--unchecked", help="check nothing: send key=text as text, and take any result")
     pins = Option[Path | None](None, "--pins", type=Path, metavar="FILE",
         help="block tools that are not as pinned in FILE; the first use of a server pins its tools there")

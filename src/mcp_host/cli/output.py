@@ -70,6 +70,7 @@ class ExitCode(IntEnum):
     TOOL_CHANGED = 8, "a tool has changed since it was pinned"
     MODEL_ERROR = 9, "the model, or its provider, failed"
     NO_LOGIN = 10, "the server wants a login, and there is none"
+    CHECK_FAILED = 11, "a check of the host failed, or was not made"
     INTERNAL_ERROR = 70, "a bug in mcp-host"  # EX_SOFTWARE of sysexits.h
     INTERRUPTED = 130, "interrupted by Ctrl-C"  # 128 + SIGINT, as shells report it
     BROKEN_PIPE = 141, "the reader of the output has gone"  # 128 + SIGPIPE, likewise

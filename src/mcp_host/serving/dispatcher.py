@@ -40,6 +40,9 @@ Send: TypeAlias = Callable[[Message, Id | None], None]
 OnCancelled: TypeAlias = Callable[[Id], None]
 """Called when a request of the client was cancelled: it gets no response."""
 
+OnUnexpected: TypeAlias = Callable[[Response], None]
+"""Called with a response to no open request: to a cancelled one, most likely."""
+
 AsyncAnswer: TypeAlias = Callable[[], Awaitable[Params]]
 Answer: TypeAlias = Callable[[Request], Params | AsyncAnswer]
 """Answers a request: at once, or with a function to run in a task. Raises `RequestError` to refuse."""
@@ -68,11 +71,19 @@ class Future(Generic[T]):
 class Dispatcher:
     """The requests of one connection, in both directions. *spawn* runs the answers, each in a task."""
 
-    def __init__(self, spawn: Spawn, send: Send, answer: Answer, on_cancelled: OnCancelled = lambda id: None) -> None:
+    def __init__(
+        self,
+        spawn: Spawn,
+        send: Send,
+        answer: Answer,
+        on_cancelled: OnCancelled = lambda id: None,
+        on_unexpected: OnUnexpected = lambda response: None,
+    ) -> None:
         self._spawn = spawn
         self._send = send
         self._answer = answer
         self._on_cancelled = on_cancelled
+        self._on_unexpected = on_unexpected
         self._running: dict[Id, CancelScope] = {}
         self._pending: dict[Id, Future[Response]] = {}
         self._last_id = 0
@@ -89,6 +100,8 @@ class Dispatcher:
             case Success(id=id) | Failure(id=int() | str() as id):
                 if id in self._pending:
                     self._pending[id].set(message)
+                else:
+                    self._on_unexpected(message)
             case Malformed(id=id, method=None, reason=reason) if id is not None:
                 self.receive(Failure(id, INVALID_REQUEST, reason))
             case Malformed(id=id, reason=reason):

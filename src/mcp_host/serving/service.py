@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
+from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params, Response
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import Notify, ReceivedRequest, RemoteClient
@@ -67,6 +67,9 @@ class Service(ABC):
 
     def notified(self, notification: Notification) -> None:  # noqa: B027  # most expect none
         """The client of a session has sent a notification of its own."""
+
+    def unexpected(self, response: Response) -> None:  # noqa: B027  # most do not care
+        """The client of a session has answered a request that is not open, such as a cancelled one."""
 
     async def watch(self, uri: str, client: RemoteClient) -> bool:
         """Announce changes of a resource from now on, which a client subscribes to with `subscriptions/listen`, if that can be done."""

@@ -31,7 +31,9 @@ class Session:
     def __init__(self, service: Service, spawn: Spawn, send: Send, on_cancelled: OnCancelled = lambda id: None) -> None:
         self.client: RemoteClient | None = None
         """The client, once it has sent `initialize`."""
-        self._dispatcher = Dispatcher(spawn, send, self._answer, on_cancelled)
+        self._dispatcher = Dispatcher(
+            spawn, send, self._answer, on_cancelled, lambda response: self._service.unexpected(response)
+        )
         self._service = service.begin(Peer(self._dispatcher.request, self._dispatcher.notify))
         self.stateless = Stateless(self._service, spawn)
         self._subscription = Subscription(self._dispatcher.notify)

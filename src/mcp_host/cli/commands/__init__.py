@@ -85,6 +85,8 @@ chat --model ollama:llama3 --system 'Be brief.' -- npx -y @modelcontextprotocol/
 echo 'What is 12.5 * 4?' | {NAME} chat --yes --model arithmetic -- python examples/calculator_server.py
 proxy --model anthropic:claude-sonnet-5 --allow plan_dinner -- uvx planner-server
 proxy --http 8000 -- uvx planner-server
+doctor --report doctor.json
+doctor --report doctor.xml -- python my_host.py
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
 inspect --json -- python examples/calculator_server.py
 login https://example.com/mcp
@@ -156,6 +158,21 @@ COMMANDS: Mapping[str, Command] = {
         (*SERVER, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http", "token_env"),
         module="proxy",
         changes={"model": {"help": f"answer the server's requests for a model with this one: {MODEL_NAMES}"}},
+    ),
+    "doctor": Command(
+        "be a server that checks its host: one that has it in its configuration, or that COMMAND starts, with a URL as last argument",
+        ("json", "era", "timeout", "env", "report"),
+        module="doctor",
+        ways=("", "-- COMMAND [ARG ...]"),
+        changes={
+            **OWN_JSON,
+            "era": {
+                "choices": ("auto", "modern", "legacy"),
+                "help": "auto, modern (2026-07-28) or legacy (2025-11-25)",
+            },
+            "timeout": {"help": "for each answer of the host (default: 300)"},
+            "env": {"help": "given to COMMAND; NAME alone passes on a variable of the environment"},
+        },
     ),
     "inspect": Command("show a server's name, capabilities, tools, resources and prompts", ("json", *SERVERS)),
     "login": Command(
