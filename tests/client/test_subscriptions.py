@@ -397,8 +397,9 @@ async def test_a_subscription_that_the_server_does_not_grant_is_an_error(
     [
         lambda peer, listen: peer.reply(listen, {"resultType": "complete"}),
         lambda peer, listen: peer.notify("notifications/cancelled", {"requestId": listen["id"]}),
+        lambda peer, listen: peer.notify("notifications/cancelled", {"requestId": float(listen["id"])}),
     ],
-    ids=["a result", "cancelled by the server"],
+    ids=["a result", "cancelled by the server", "as a float"],
 )
 async def test_a_stream_that_the_server_ends_is_opened_again(
     end: Callable[[ScriptedPeer, dict[str, Any]], Awaitable[None]],

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+import httpx
 import pytest
 from anyio import Event as Signal
-from anyio import create_task_group, current_time, fail_after, sleep_forever
+from anyio import create_task_group, current_time, fail_after, move_on_after, sleep, sleep_forever
 from pydantic_core import from_json, to_json
 
+from mcp_host.serving.http.app import HttpApp
 from mcp_host.testing import Server
 from tests.extent import on_both
-from tests.testing.raw import INITIALIZE, Wire, call, request, with_meta
+from tests.testing.raw import INITIALIZE, Wire, call, request, waiting, with_meta
 from tests.testing.raw_http import ACCEPT, repeated
 
 pytestmark = [on_both, pytest.mark.fake_clock]  # all in memory: no deadline passes while anything can run
@@ -34,6 +36,17 @@ def post(message: Wire, **headers: str) -> tuple[Event, Callable[[], Awaitable[E
     return {"type": "http", "method": "POST", "path": "/mcp", "headers": fields}, receive
 
 
+async def begun_session(app: Any) -> dict[str, str]:
+    """Begin a session with *app*; return the header that names it."""
+    sent: list[Event] = []
+
+    async def send(event: Event) -> None:
+        sent.append(event)
+
+    await app(*post(request(0, "initialize", INITIALIZE)), send)
+    return {"mcp-session-id": dict(sent[0]["headers"])[b"mcp-session-id"].decode()}
+
+
 async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
     """ASGI: "`more_body` (bool): [...] Optional; if missing defaults to `False`", and so do most other keys."""
     sent: list[Event] = []
@@ -52,12 +65,21 @@ async def test_an_event_without_more_body_is_the_last_of_its_body() -> None:
     assert from_json(data.removeprefix(b"data: "))["result"]["serverInfo"]["name"] == "s"
 
 
+LISTENING = request(1, "subscriptions/listen", {"notifications": {}})
+
+
 @pytest.mark.parametrize(
-    ("message", "times"),
-    [(request(1, "subscriptions/listen", {"notifications": {}}), [15, 30, 45]), (call(1, "wait"), [30, 45, 60])],
-    ids=["listening", "a call"],
+    ("message", "headers", "times"),
+    [
+        (with_meta(LISTENING), repeated(LISTENING), [15, 30, 45]),
+        (with_meta(call(1, "wait")), repeated(call(1, "wait")), [30, 45, 60]),
+        (call(1, "wait"), {}, [15, 30, 45]),
+    ],
+    ids=["listening", "a call", "a call of a session"],
 )
-async def test_a_silent_response_sends_a_comment_every_15_seconds(message: Wire, times: list[float]) -> None:
+async def test_a_silent_response_sends_a_comment_every_15_seconds(
+    message: Wire, headers: dict[str, str], times: list[float]
+) -> None:
     """Common proxies end a connection after 30 or 60 seconds of silence."""
     comments: list[float] = []
     enough = Signal()
@@ -76,7 +98,7 @@ async def test_a_silent_response_sends_a_comment_every_15_seconds(message: Wire,
     app, begun = server.asgi(), current_time()
     with fail_after(100):
         async with create_task_group() as tasks:
-            tasks.start_soon(app, *post(with_meta(message), **repeated(message)), send)
+            tasks.start_soon(app, *post(message, **(headers or await begun_session(app))), send)
             await enough.wait()
             await app.aclose()
             tasks.cancel_scope.cancel()
@@ -115,3 +137,88 @@ async def test_a_client_that_disconnects_while_it_sends_is_not_answered() -> Non
     await Server("s").asgi()(scope, receive, send)
 
     assert said == []
+
+
+async def statuses(app: Any, scope: Event, receive: Callable[[], Awaitable[Event]]) -> list[int]:
+    sent: list[Event] = []
+
+    async def send(event: Event) -> None:
+        sent.append(event)
+
+    with fail_after(1000):
+        await app(scope, receive, send)
+    return [event["status"] for event in sent if "status" in event]
+
+
+async def test_a_body_that_is_too_large_or_does_not_come_is_not_awaited() -> None:
+    chunk = b"x" * 2**24
+
+    async def flood() -> Event:
+        return {"type": "http.request", "body": chunk, "more_body": True}
+
+    async def drip() -> Event:
+        await sleep(50)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    app, (scope, _), begun = Server("s").asgi(), post({}), current_time()
+    assert await statuses(app, scope, flood) == [413]
+    assert await statuses(app, scope, drip) == [408]
+    assert current_time() - begun == pytest.approx(120)
+
+
+@pytest.mark.parametrize("json_response", [False, True])
+async def test_a_session_whose_client_has_gone_is_idle_though_a_call_is_under_way(json_response: bool) -> None:
+    """It ends when another begins."""
+    _, ended = waiting(server := Server("s"))
+    app = HttpApp(server._catalog, json_response=json_response, path="/mcp", max_sessions=1, idle=0.0)
+    scope, receive = post(call(1, "wait"), **await begun_session(app))
+
+    async def receive_and_go() -> Event:
+        with move_on_after(0.1):
+            return await receive()
+        assert await statuses(app, *post(request(0, "initialize", INITIALIZE))) == [503]
+        return {"type": "http.disconnect"}
+
+    await statuses(app, scope, receive_and_go)
+    assert await statuses(app, *post(request(0, "initialize", INITIALIZE))) == [200]
+    with fail_after(5):
+        await ended.wait()
+    await app.aclose()
+
+
+REPEATED: list[tuple[list[tuple[str, str]], int]] = [
+    ([("accept", "application/json"), ("accept", "text/event-stream")], 200),
+    ([("accept", ACCEPT), ("origin", "http://localhost"), ("origin", "http://evil.example")], 403),
+    ([("accept", ACCEPT), ("origin", "http://evil.example"), ("origin", "http://localhost")], 403),
+    ([("accept", ACCEPT), ("content-type", "text/plain")], 415),
+]
+
+
+async def test_all_lines_of_a_header_count(subtests: pytest.Subtests) -> None:
+    """ "A recipient MAY combine multiple field lines within a field section that have the same field name" (RFC 9110, 5.3)."""
+    for headers, status in REPEATED:
+        with subtests.test(f"{headers}"):
+            app, (scope, receive) = Server("s").asgi(), post(request(1, "initialize", INITIALIZE))
+            fields = [("content-type", "application/json"), *headers]
+            scope["headers"] = [(name.encode(), value.encode()) for name, value in fields]
+            assert await statuses(app, scope, receive) == [status]
+            await app.aclose()
+
+
+MALFORMED: list[tuple[bytes, object, int]] = [
+    (b"{", None, -32700),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32700),
+    (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":1}', 7, -32600),
+    (b'{"id":"a","method":"ping"}', "a", -32600),
+]
+
+
+async def test_a_malformed_request_that_shows_its_id_is_answered_under_it(subtests: pytest.Subtests) -> None:
+    transport = httpx.ASGITransport(Server("s").asgi())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for body, id, code in MALFORMED:
+            with subtests.test(f"{body!r}"):
+                headers = {"content-type": "application/json", "accept": ACCEPT}
+                response = await client.post("/mcp", content=body, headers=headers)
+                answer = response.json()
+                assert (response.status_code, answer["id"], answer["error"]["code"]) == (400, id, code)

@@ -6,7 +6,7 @@ from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
 from mcp_host.protocol.jsonrpc import Notification, Success
-from mcp_host.serving.http.asgi import MAX_KEPT, MAX_WAITING, EventStream
+from mcp_host.serving.http.event_stream import MAX_KEPT, MAX_SIZE, MAX_WAITING, EventStream
 
 KIB = 1024
 
@@ -46,3 +46,13 @@ async def test_what_was_not_sent_is_kept_but_for_notifications() -> None:
 
     assert len(stream) == MAX_WAITING + 1
     assert stream.resumable == range(MAX_WAITING + 1)
+
+
+async def test_large_notifications_that_were_not_sent_are_dropped_sooner() -> None:
+    stream = EventStream()
+    for _ in range(20):
+        stream.add(Notification("notifications/message", {"data": "x" * 1024 * KIB}))
+    stream.add(Success(1, {}))
+
+    assert len(stream) == 17
+    assert stream.size < MAX_SIZE + 1024 * KIB

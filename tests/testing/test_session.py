@@ -155,6 +155,19 @@ async def test_a_cancelled_tool_stops_and_is_not_answered(swallows: bool) -> Non
         assert await raw.nothing_more()
 
 
+async def test_a_float_without_a_fraction_is_an_id_and_true_is_none() -> None:
+    begun, ended = waiting(server := Server("s"))
+    async with connect(server, lenient=True) as raw:
+        await raw.initialize()
+        await raw.request_as(1, "tools/call", {"name": "wait"})
+        await begun.wait()
+        await raw.notify("notifications/cancelled", {"requestId": True})
+        assert await raw.nothing_more()
+        assert not ended.is_set()
+        await raw.notify("notifications/cancelled", {"requestId": 1.0})
+        await ended.wait()
+
+
 @pytest.mark.parametrize("params", [{}, {"requestId": 99}, {"requestId": [1]}, {"requestId": None}], ids=str)
 async def test_cancelling_an_unknown_request_is_ignored(params: dict[str, object]) -> None:
     async with legacy(full()) as raw:

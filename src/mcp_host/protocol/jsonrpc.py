@@ -407,10 +407,8 @@ def _read(body: Any, size: int) -> Incoming:
     if not isinstance(body, dict):
         return Malformed(f"not an object: {quoted(body)}")
     id, method = body.get("id"), body.get("method")
-    if type(id) is float and id == id // 1:
-        id = int(id)  # some servers turn our 3 into 3.0, which is the same id
-    elif type(id) is not int and type(id) is not str:
-        id = None
+    if type(id) is not int:  # nearly always it is
+        id = read_id(id)
     if not isinstance(method, str):
         return _read_response(body, id, size)
     params = body.get("params")
@@ -423,6 +421,13 @@ def _read(body: Any, size: int) -> Incoming:
     if "id" not in body or (body["id"] is None and method.startswith("notifications/")):  # JSON-RPC 1.0 writes the null
         return Notification(method, params, size)
     return Malformed("an unusable request id", None, method) if id is None else Request(id, method, params, size)
+
+
+def read_id(value: object) -> Id | None:
+    """The id of a request; None if *value* is none."""
+    if type(value) is int or type(value) is str:
+        return value
+    return int(value) if type(value) is float and value == value // 1 else None  # some peers turn our 3 into 3.0
 
 
 def _read_response(body: dict[str, Any], id: Id | None, size: int) -> Incoming:

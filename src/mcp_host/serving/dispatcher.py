@@ -24,6 +24,7 @@ from mcp_host.protocol.jsonrpc import (
     Request,
     Response,
     Success,
+    read_id,
 )
 from mcp_host.serving.errors import ClientError, RequestError
 
@@ -95,7 +96,7 @@ class Dispatcher:
                 self._start(message)
             case Notification(method="notifications/cancelled", params=params):
                 # "Receivers MAY ignore a cancellation of an unknown request", or of one that is answered already.
-                if isinstance(id := params.get("requestId"), int | str) and id in self._running:
+                if (id := read_id(params.get("requestId"))) in self._running:
                     self._running[id].cancel()
             case Success(id=id) | Failure(id=int() | str() as id):
                 if id in self._pending:

@@ -1,4 +1,4 @@
-"""The client of a test server: what it declared, and how messages are written for its revision."""
+"""The client of a server: what it declared, and how messages are written for its revision."""
 
 from __future__ import annotations
 

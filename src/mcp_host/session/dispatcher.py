@@ -31,6 +31,7 @@ from mcp_host.protocol.jsonrpc import (
     Response,
     Success,
     malformed_error,
+    read_id,
 )
 from mcp_host.protocol.values import SMALLEST_VALUE, has_too_many_values
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
@@ -368,7 +369,7 @@ class Dispatcher:
         elif isinstance(message, Request):
             self._inbound.take(message, self.session, origin)
         elif message.method == "notifications/cancelled":
-            self._cancel(message.params.get("requestId"), self.session)
+            self._cancel(read_id(message.params.get("requestId")), self.session)
         else:
             self._announce(message, origin, self.session)
 
@@ -385,9 +386,9 @@ class Dispatcher:
         else:
             self._counters["notifications for nothing"] += 1
 
-    def _cancel(self, id: object, session: Session) -> None:
+    def _cancel(self, id: Id | None, session: Session) -> None:
         """The server cancels its own request, or where it can send none, ends a subscription of ours."""
-        if not isinstance(id, int | str):
+        if id is None:
             return
         if not session.era.listens:
             self._inbound.cancel((session.epoch, id))

@@ -1,1 +1,1 @@
-"""A test server over Streamable HTTP."""
+"""A server over Streamable HTTP."""

@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from secrets import token_urlsafe
+from collections.abc import Collection, Mapping
 
-from anyio import CancelScope, current_time, move_on_after
+from anyio import current_time, move_on_after
 
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
-    HEADER_MISMATCH,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    INVALID_REQUEST,
     PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
     Failure,
-    Id,
     Incoming,
     Malformed,
-    Message,
     Notification,
     Request,
-    Response,
-    Success,
     decode,
-    encode,
 )
 from mcp_host.serving.dispatcher import Dispatcher
 from mcp_host.serving.errors import RequestError
-from mcp_host.serving.http.asgi import JSON, EventStream, HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
+from mcp_host.serving.http.asgi import HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
+from mcp_host.serving.http.event_stream import KEEP_ALIVE, EventStream
 from mcp_host.serving.http.rules import METHODS, Access, check_headers, check_request
-from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
+from mcp_host.serving.http.session import HttpSession, Post
+from mcp_host.serving.remote_client import ReceivedRequest
 from mcp_host.serving.service import Service
-from mcp_host.serving.session import Session
 from mcp_host.serving.stateless import Stateless, version_of
 from mcp_host.serving.subscriptions import EventLoop
 
 MAX_SESSIONS = 1000  # at a time: each may have a server process of its own
-SESSION_IDLE = 3600.0  # seconds; most clients end their sessions, and a killed one cannot
-RETAINED = 64  # streams that have ended and can still be resumed
-RETAINED_SIZE = 16 * 1024 * 1024  # bytes of all of them, beyond the last
-KEEP_ALIVE = 15.0  # seconds; common proxies end a connection after 30 or 60 seconds of silence
-
-STATUS = {
-    METHOD_NOT_FOUND: 404,
-    HEADER_MISMATCH: 400,
-    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
-    UNSUPPORTED_PROTOCOL_VERSION: 400,
-}
-"""The errors of stateless requests for which the specification names a status."""
+SESSION_IDLE = 3600.0  # seconds without a connection; most clients end their sessions, and a killed one cannot
 
 STATELESS_HEADERS = {"x-accel-buffering": "no"}  # "Servers SHOULD include" it, so that proxies do not buffer
 
@@ -64,7 +42,7 @@ class HttpApp:
     With *json_response* a POST is answered in JSON. In a session, progress and the server's
     requests then use the GET stream; stateless requests have none. The body of a POST is one message.
 
-    *token* and *hosts* are those of an `Access`. There are at most *max_sessions*; one in which nothing happens for *idle*
+    *token* and *hosts* are those of an `Access`. There are at most *max_sessions*; one whose client is not connected for *idle*
     seconds ends when another begins.
 
     Raises:
@@ -165,7 +143,8 @@ class HttpApp:
             raise HttpError(400, "the body has to be one message, not a batch")
         [message] = messages
         if isinstance(message, Malformed) and (message.id is None or message.method is not None):
-            raise HttpError(400, message.reason, PARSE_ERROR)
+            code = PARSE_ERROR if message.id is None else INVALID_REQUEST
+            raise HttpError(400, message.reason, code, message.id)
         if self._is_stateless(http, message):
             return await self._post_stateless(http, message)
         if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
@@ -175,16 +154,19 @@ class HttpApp:
         if (post := session.receive(message)) is None:
             return HttpResponse(202)
         headers: Mapping[str, str] = {}
-        if session.client is None:  # `initialize` is answered at once, here with an error
+        if session.client is None:  # `initialize` is answered at once, or has been, with an error
+            self._sessions.pop(session.id, None)
             session.close()
         elif session.id not in self._sessions:
             self._sessions[session.id] = session
             headers = {"mcp-session-id": session.id}
-        if not self._json_response:
-            await _send_events(http, post.stream, 0, headers)
-            self._forget_unbegun(session)
-            return None
-        await post.stream.begun()
+        with session.connected():
+            if not self._json_response:
+                await _send_events(http, post.stream, 0, headers)
+                self._forget_unbegun(session)
+                return None
+            async with http.while_connected():
+                await post.stream.begun()
         self._forget_unbegun(session)
         return post.response(headers) or HttpResponse(202)  # without a response, it was cancelled
 
@@ -235,7 +217,7 @@ class HttpApp:
         try:
             call = self._accept(http, post)
         except RequestError as exc:
-            return _json(Failure(message.id, exc.code, exc.message, exc.data), 400, {})
+            return HttpResponse.json(Failure(message.id, exc.code, exc.message, exc.data), 400, {})
         response = None
         self._stateless_posts.add(post)
         try:
@@ -247,7 +229,7 @@ class HttpApp:
                 response = post.response({})
                 if response is None:
                     await http.start_events(STATELESS_HEADERS)
-                    await post.stream.send_to(http.write, 0, keep_alive=KEEP_ALIVE)
+                    await post.stream.send_to(http.write, 0)
         finally:
             self._stateless_posts.discard(post)
         if response is None:  # it may have been cut before it began
@@ -264,135 +246,9 @@ class HttpApp:
         return self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
 
 
-class Post:
-    """One request, the stream of the messages that belong to it, and its response.
-
-    With a *key* it is part of a session, and its stream can be resumed.
-    """
-
-    def __init__(self, request: Request, key: str = "", *, json_response: bool) -> None:
-        self.request = request
-        self.json_response = json_response
-        self.stream = EventStream(key)
-        self.scope = CancelScope()
-        self._answer: Response | None = None
-
-    def send(self, message: Message, related: Id | None = None) -> None:
-        if self.json_response and not isinstance(message, Success | Failure):
-            return
-        self.stream.add(message)
-        if isinstance(message, Success | Failure):
-            self._answer = message
-            self.stream.end()
-
-    def response(self, headers: Mapping[str, str]) -> HttpResponse | None:
-        """The response if it is no event stream: JSON, or an error before any other message that has a status."""
-        if self._answer is None:
-            return None
-        status = 200
-        if isinstance(self._answer, Failure) and not self.stream.key and len(self.stream) == 1:
-            status = STATUS.get(self._answer.code, 200)
-        return _json(self._answer, status, headers) if self.json_response or status != 200 else None
-
-
-class HttpSession:
-    """A session with its streams. With *json_response*, all but the responses is sent on the GET stream."""
-
-    def __init__(self, service: Service, *, json_response: bool) -> None:
-        self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
-        self.get_stream = EventStream("get")
-        self._json_response = json_response
-        self._session = Session(service, spawn, self._send, self._settle)
-        self._posts: dict[Id, Post] = {}
-        self._ended: deque[EventStream] = deque(maxlen=RETAINED)
-        self._count = 0  # of requests
-        self._connections = 0
-        self._used = current_time()
-
-    @property
-    def idle_since(self) -> float:
-        """Since when nothing has happened; infinite while it has a request or a connection."""
-        return math.inf if self._posts or self._connections else self._used
-
-    @contextmanager
-    def connected(self) -> Iterator[None]:
-        """While the client is connected for what comes outside of its requests."""
-        self._connections += 1
-        try:
-            yield
-        finally:
-            self._connections -= 1
-            self._used = current_time()
-
-    @property
-    def client(self) -> RemoteClient | None:
-        return self._session.client
-
-    def close(self) -> None:
-        """Cancel everything, and end the streams."""
-        self._session.close()
-        self.get_stream.end()
-        for post in self._posts.values():
-            post.stream.end()
-
-    def receive(self, message: Incoming) -> Post | None:
-        """Take a message; return the `Post` for the response to a request.
-
-        Raises:
-            HttpError: The id of the request is in use.
-        """
-        post, self._used = None, current_time()
-        if isinstance(message, Request):
-            if message.id in self._posts:
-                raise HttpError(400, f"the request id {message.id} is in use")
-            self._count += 1
-            post = self._posts[message.id] = Post(message, str(self._count), json_response=self._json_response)
-            if self.client is not None and self.client.primes_streams and not self._json_response:
-                post.stream.append(b"")
-        self._session.receive(message)
-        return post
-
-    def find(self, event_id: str) -> tuple[EventStream, int]:
-        """The stream of that event, and the position after it.
-
-        Raises:
-            HttpError: The event is unknown, or no longer kept.
-        """
-        key, _, position = event_id.rpartition("/")
-        for stream in self.streams():
-            if stream.key == key and position in map(str, stream.resumable):
-                return stream, int(position) + 1
-        raise HttpError(400, "there is no such event")
-
-    def streams(self) -> list[EventStream]:
-        return [self.get_stream, *[post.stream for post in self._posts.values()], *self._ended]
-
-    def _send(self, message: Message, related: Id | None) -> None:
-        post = None if related is None else self._posts.get(related)
-        is_response = isinstance(message, Success | Failure)
-        if post is None or (self._json_response and not is_response):
-            self.get_stream.add(message)
-            return
-        post.send(message)
-        if is_response:
-            self._settle(post.request.id)
-
-    def _settle(self, id: Id) -> None:
-        """A request has been answered or cancelled."""
-        post = self._posts.pop(id)
-        post.stream.end()
-        self._ended.append(post.stream)
-        while len(self._ended) > 1 and sum(stream.size for stream in self._ended) > RETAINED_SIZE:
-            self._ended.popleft()
-
-
 async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:
     """Send events until the stream ends, the client disconnects, or another connection takes over."""
     await http.start_events(headers)
     async with http.while_connected():
         await stream.send_to(http.write, position)
     await http.end_events(headers, stream.retry)
-
-
-def _json(response: Response, status: int, headers: Mapping[str, str]) -> HttpResponse:
-    return HttpResponse(status, encode(response), {"content-type": JSON, **headers})
