@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import math
 import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
@@ -205,8 +206,9 @@ async def test_a_request_is_not_attributed_to_the_next_call_while_an_abandoned_o
 
 @on_both
 @pytest.mark.fake_clock
-async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
-    """Of 120 seconds, where the server never answers it."""
+@pytest.mark.parametrize("idle_timeout", [120, math.inf])
+async def test_each_abandoned_call_counts_for_its_idle_timeout(idle_timeout: float) -> None:
+    """But for 120 seconds at most, where the server never answers it."""
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS)
@@ -219,8 +221,8 @@ async def test_each_abandoned_call_counts_for_its_idle_timeout() -> None:
         await peer.request(**SAMPLE)
         await peer.reply(call, EMPTY)
 
-    seen = Handlers()
-    async with connected(ScriptedPeer(script), era="legacy", **seen.options, within=1000) as client:
+    seen, limits = Handlers(), Limits(idle_timeout=idle_timeout)
+    async with connected(ScriptedPeer(script), era="legacy", **seen.options, limits=limits, within=1000) as client:
         for name in ("ann", "bob"):
             with pytest.raises(RequestTimeout):
                 await client.call_tool("x", caller=name, timeout=99)

@@ -45,6 +45,7 @@ async def fails(client: Client, tool: str) -> str:
         ("auto", True, False, "proxy after 0"),
         ("auto", False, True, "host after 0"),
         ("always", True, True, "proxy after 0"),
+        ("always", False, True, "host after 0"),
         ("never", True, True, "host after 0"),
     ],
 )
@@ -143,7 +144,13 @@ async def test_the_hosts_user_allows_the_proxys_model_in_a_form(host: str, serve
 
 @each_server
 @pytest.mark.parametrize(
-    "elicitation", [None, Elicitation(url=visit), Elicitation(form=lambda request: ElicitResult(action="cancel"))]
+    "elicitation",
+    [
+        None,
+        Elicitation(url=visit),
+        Elicitation(form=lambda request: ElicitResult(action="cancel")),
+        Elicitation(form=lambda request: ElicitResult(action="accept", content={"answer": ["once"]})),
+    ],
 )
 async def test_without_a_form_that_is_filled_in_nothing_is_allowed(
     server: str, elicitation: Elicitation | None

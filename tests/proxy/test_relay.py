@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from collections.abc import MutableMapping
 from typing import Any
 
 import httpx
@@ -12,20 +12,21 @@ from anyio import Event, create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
-from mcp_host import Client, Deny, Elicitation, FormRequest, Stdio, StreamableHttp
+from mcp_host import Client, Elicitation, Stdio
 from mcp_host.errors import McpError, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.protocol.eras import DISCOVER, LISTEN, REMOVED_REQUESTS
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params, Request
-from mcp_host.proxy import Proxy, allow_tools
+from mcp_host.proxy import Proxy
 from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
-from mcp_host.testing import Context, ScriptedPeer, Server
-from mcp_host.types import ClientCapabilities, ElicitResult, Implementation
+from mcp_host.testing import ScriptedPeer
+from mcp_host.types import ClientCapabilities, Implementation
 from tests.extent import on_both
-from tests.proxy.servers import ERAS, Planner, model_of, text_of, through, user, visit
+from tests.proxy.servers import ERAS, Planner, text_of, through, user, visit
 from tests.testing import raw
+from tests.testing.raw_http import repeated
 
 pytestmark = on_both
 
@@ -153,9 +154,9 @@ async def test_what_was_served_over_http_can_be_closed_from_another_event_loop()
         await proxy.aclose()
 
 
-def host_with(number: int) -> RemoteClient:
+def host_with(number: int, version: str = "2026-07-28") -> RemoteClient:
     capabilities = ClientCapabilities(experimental={f"x{number}": {}})
-    return RemoteClient(Implementation(name="host", version="1"), capabilities, "2026-07-28")
+    return RemoteClient(Implementation(name="host", version="1"), capabilities, version)
 
 
 async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_one_unused_for_longest_is_closed() -> None:
@@ -189,83 +190,6 @@ async def test_a_connection_with_a_call_under_way_is_not_closed_for_another() ->
             assert all(upstream.client.connected for upstream in relay.upstreams.values())
             tasks.cancel_scope.cancel()
         await relay.aclose()
-
-
-@pytest.mark.parametrize("over_http", [False, True], ids=["pipe", "http"])
-async def test_a_server_works_on_one_call_at_a_time_where_it_does_not_say_which_one_asks(over_http: bool) -> None:
-    """Over a pipe, for a host that can be asked within a call only."""
-    server = Server("asking", versions=ERAS["legacy"])
-    started: list[Event] = []
-
-    @server.tool
-    async def ask(context: Context, name: str) -> str:
-        others = len(started)
-        started.append(Event())  # of the server's event loop
-        if over_http and not others:
-            await started[0].wait()
-        started[0].set()
-        form = await context.elicit(name, {"type": "object", "properties": {"name": {"type": "string"}}})
-        started.pop()
-        return f"{name} {(form.content or {}).get('name')}"
-
-    async def fill_in(request: FormRequest) -> ElicitResult:
-        return ElicitResult(action="accept", content={"name": request.message})
-
-    async with server.http() if over_http else nullcontext() as url:
-        proxy = Proxy(server if url is None else StreamableHttp(url))
-        results: list[str] = []
-
-        async def call(client: Client, name: str) -> None:
-            results.append(text_of(await client.call_tool("ask", {"name": name})))
-
-        asking = Elicitation(form=fill_in)
-        async with through(proxy, "modern", elicitation=asking) as client, create_task_group() as tasks:
-            for name in ("a", "b"):
-                tasks.start_soon(call, client, name)
-    assert sorted(results) == ["a a", "b b"]
-
-
-async def test_two_calls_at_once_may_use_the_model_that_their_names_allow() -> None:
-    """Over a pipe, for a host that can be asked within a call only: they wait for each other."""
-    sampling = model_of("proxy", approve=allow_tools("write", otherwise=lambda request: Deny("no")))
-    results: list[str] = []
-
-    async def call(client: Client) -> None:
-        results.append(text_of(await client.call_tool("write")))
-
-    proxy = Proxy(Planner(ERAS["legacy"]), sampling=sampling)
-    async with through(proxy, "modern") as client, create_task_group() as tasks:
-        tasks.start_soon(call, client)
-        tasks.start_soon(call, client)
-    assert results == ["proxy after 0"] * 2
-
-
-async def test_a_call_that_waits_for_the_hosts_answer_lets_others_go_first() -> None:
-    """Such as those that the host needs for its answer. The answers of a server that asks several questions come together."""
-    server = Server("asking", versions=ERAS["legacy"])
-
-    @server.tool
-    async def ask(context: Context, questions: list[str]) -> str:
-        answers: list[str] = []
-
-        async def answer(question: str) -> None:
-            answers.append(str((await context.elicit(question, {"type": "object", "properties": {}})).action))
-
-        async with create_task_group() as tasks:
-            for question in questions:
-                tasks.start_soon(answer, question)
-        return " ".join(answers)
-
-    async def fill_in(request: FormRequest) -> ElicitResult:
-        if request.message == "outer":
-            assert len(await client.list_tools()) == 1
-            assert text_of(await client.call_tool("ask", {"questions": ["inner"]})) == "decline"
-            return ElicitResult(action="accept", content={})
-        return ElicitResult(action="decline")
-
-    async with through(Proxy(server), "modern", elicitation=Elicitation(form=fill_in)) as client:
-        assert text_of(await client.call_tool("ask", {"questions": ["outer"]})) == "accept"
-        assert text_of(await client.call_tool("ask", {"questions": ["a", "b"]})) == "decline decline"
 
 
 async def test_what_a_server_asks_outside_of_calls_goes_to_a_host_with_a_handshake() -> None:
@@ -394,7 +318,7 @@ async def test_malformed_params_that_cannot_be_passed_on_are_an_error_of_the_hos
     ]
     relay = Relay.of(Proxy(Planner(ERAS["legacy"]))._relay.settings)
     for method, params, says in malformed:
-        call = ReceivedRequest(Request(1, method, params), host_with(0), lambda method, params: None)
+        call = ReceivedRequest(Request(1, method, params), host_with(0, "2025-11-25"), lambda method, params: None)
         with subtests.test(method=method), fail_after(25):
             with pytest.raises(RequestError, match=says) as refused:
                 await relay._request(method, params, call, unasked)
@@ -460,3 +384,198 @@ async def test_notifications_of_either_side_that_the_proxy_does_not_know_pass() 
 
     assert heard == [("x/changed", {"a": [1]})]
     assert completed == ["e1"]
+
+
+HELLO = {"content": [{"type": "text", "text": "hello"}]}
+
+
+async def test_a_connection_that_is_being_opened_holds_up_no_other() -> None:
+    opened = list[ScriptedPeer]()
+    opening, may_open = Event(), Event()
+
+    async def script(peer: ScriptedPeer) -> None:
+        opened.append(peer)
+        if len(opened) == 2:
+            opening.set()
+            await may_open.wait()
+        await peer.answer_initialize()
+        await Event().wait()
+
+    relay = Relay.of(Proxy(ScriptedPeer(script))._relay.settings)
+    with fail_after(25):
+        first = await relay._upstream(host_with(0))
+        async with create_task_group() as tasks:
+            tasks.start_soon(relay._upstream, host_with(1))
+            tasks.start_soon(relay._upstream, host_with(1))
+            await opening.wait()
+            assert await relay._upstream(host_with(0)) is first
+            may_open.set()
+        await relay.aclose()
+    assert len(opened) == 2
+
+
+async def test_an_application_that_is_closed_twice_closes_what_was_opened_between() -> None:
+    ended = list[int]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        try:
+            await peer.answer_initialize(capabilities={"tools": {}})
+            await peer.reply(await peer.receive("tools/call"), HELLO)
+            await Event().wait()
+        finally:
+            ended.append(len(ended))
+
+    app, message = Proxy(ScriptedPeer(script)).asgi(), raw.with_meta(raw.call(1, "greet"))
+    headers = {**HEADERS, **repeated(message)}
+    with fail_after(25):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            for number in range(2):
+                assert (await http.post("/mcp", headers=headers, json=message)).status_code == 200
+                await app.aclose()
+                assert ended == [*range(number + 1)]
+
+
+async def test_a_host_that_goes_while_its_session_begins_and_comes_back_finds_none() -> None:
+    """Its server cannot be reached, so the session has ended."""
+    app = Proxy(NOWHERE).asgi()
+    events: list[MutableMapping[str, Any]] = [{"type": "http.disconnect"}]
+    events.append({"type": "http.request", "body": to_json(INITIALIZE)})
+    sent = list[MutableMapping[str, Any]]()
+
+    async def receive() -> MutableMapping[str, Any]:
+        return events.pop()
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        sent.append(event)
+
+    given = {**HEADERS, "content-type": "application/json", "host": "localhost"}
+    fields = [(name.encode(), value.encode()) for name, value in given.items()]
+    with fail_after(25):
+        await app({"type": "http", "method": "POST", "path": "/mcp", "headers": fields}, receive, send)
+        while app._sessions and next(iter(app._sessions.values())).client is not None:
+            await checkpoint()
+        session = {"mcp-session-id": dict(sent[0]["headers"])[b"mcp-session-id"].decode()}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            message = raw.request(2, "tools/list")
+            statuses = [(await http.post("/mcp", headers=HEADERS | session, json=message)).status_code for _ in "ab"]
+        await app.aclose()
+    assert statuses == [200, 404]
+
+
+async def test_a_host_that_finds_out_the_revisions_and_then_begins_with_a_handshake_is_told_and_asked() -> None:
+    answers = list[Any]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        asking = await peer.receive("tools/call")
+        await peer.notify("x/changed", {})
+        await peer.reply(asking, HELLO)
+        answers.append(await peer.request("roots/list"))
+
+    proxy = Proxy(ScriptedPeer(script))
+    async with raw.connect(proxy, lenient=True) as host:
+        await host.send(raw.with_meta(raw.request("a", "server/discover"), raw.EVERYTHING))
+        await host.receive()
+        await host.initialize(capabilities=raw.EVERYTHING)
+        await host.start("greet")
+        messages = [await host.receive() for _ in range(3)]
+    await proxy.aclose()
+    assert [message.get("method", "its result") for message in messages] == ["x/changed", "its result", "roots/list"]
+
+
+async def test_what_is_no_request_or_no_notification_stays_here() -> None:
+    """Some servers would take it for one."""
+    received = list[str]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        while True:
+            received.append((await peer.receive())["method"])
+
+    proxy = Proxy(ScriptedPeer(script))
+    async with raw.connect(proxy, lenient=True) as host:
+        await host.initialize(capabilities={})
+        for method in ("initialize", DISCOVER, LISTEN):
+            await host.notify(method, {"name": "x"})
+        for method in ("notifications/cancelled", "notifications/x"):
+            assert (await host.error(method, {"requestId": 1}))["code"] == METHOD_NOT_FOUND
+        assert await host.nothing_more()
+    await proxy.aclose()
+    assert received == []
+
+
+# Listening
+
+
+class Watched:
+    """A server with a handshake that lets its client subscribe to all resources but ``a:no``."""
+
+    def __init__(self) -> None:
+        self.received = list[tuple[str, str]]()
+        self.peer = ScriptedPeer(self.run)
+        self.peer.restart = True
+        self.proxy = Proxy(self.peer)
+        self.opened = 0
+
+    async def run(self, peer: ScriptedPeer) -> None:
+        self.opened += 1
+        await peer.answer_initialize(capabilities={"resources": {"subscribe": True}})
+        while (message := await peer.receive())["method"] != "x/end":
+            self.received.append((message["method"], message["params"]["uri"]))
+            if message["params"]["uri"] == "a:no":
+                await peer.reply_error(message, -32602, "no")
+            else:
+                await peer.reply(message, {})
+        raise RuntimeError("the server has crashed")
+
+
+def listen(id: int, *uris: str) -> dict[str, Any]:
+    return raw.with_meta(
+        raw.request(id, "subscriptions/listen", {"notifications": {"resourceSubscriptions": [*uris]}}), {}
+    )
+
+
+async def test_a_resource_is_subscribed_to_while_a_host_listens() -> None:
+    server = Watched()
+    async with raw.connect(server.proxy, lenient=True) as host:
+        agreed = list[Any]()
+        for message in (listen(1, "a:1", "a:no", "a:1"), listen(2, "a:1", "a:2")):
+            await host.send(message)
+            agreed.append((await host.receive())["params"]["notifications"]["resourceSubscriptions"])
+        await server.peer.notify("notifications/resources/updated", {"uri": "a:1", "_meta": {"x/y": 1}})
+        changes = [(await host.receive())["params"] for _ in range(2)]
+        for id in (1, 2):
+            await host.notify("notifications/cancelled", {"requestId": id})
+            assert await host.nothing_more()
+    await server.proxy.aclose()
+
+    assert agreed == [["a:1", "a:1"], ["a:1", "a:2"]]
+    key = "io.modelcontextprotocol/subscriptionId"
+    assert changes == [{"uri": "a:1", "_meta": {"x/y": 1, key: id}} for id in (1, 2)]
+    add, remove = "resources/subscribe", "resources/unsubscribe"
+    assert server.received[:3] == [(add, "a:1"), (add, "a:no"), (add, "a:2")]
+    assert sorted(server.received[3:]) == [(remove, "a:1"), (remove, "a:2")]
+
+
+async def test_a_server_that_is_started_again_is_not_subscribed_to_what_no_host_listens_to() -> None:
+    server = Watched()
+    async with raw.connect(server.proxy, lenient=True) as host:
+        await host.send(listen(1, "a:1"))
+        await host.receive()
+        await host.send(raw.with_meta(raw.request(2, "x/end"), {}))
+        assert "error" in await host.receive()
+        await host.notify("notifications/cancelled", {"requestId": 1})
+        while server.received[-1] != ("resources/unsubscribe", "a:1"):
+            await checkpoint()
+    await server.proxy.aclose()
+    assert server.opened == 2
+
+
+async def test_a_connection_at_which_a_host_listens_is_not_closed_for_another() -> None:
+    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+    with fail_after(25):
+        async with relay.listening((), host_with(0)):
+            for number in range(1, MAX_UPSTREAMS + 1):
+                await relay._upstream(host_with(number))
+            assert (await relay._upstream(host_with(0))).client.connected
+        await relay.aclose()

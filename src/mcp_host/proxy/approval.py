@@ -44,7 +44,8 @@ async def _answer(host: AskedHost, request: SamplingRequest, answers: list[objec
     form: Params = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
     params: Params = {"mode": "form", "message": await _message(request, whole=whole), "requestedSchema": form}
     result = ElicitResult.from_wire(await host.ask(ELICIT, params))
-    return (result.content or {}).get("answer") if result.action == "accept" else None
+    given = (result.content or {}).get("answer") if result.action == "accept" else None
+    return given if isinstance(given, str) else None
 
 
 async def _message(request: SamplingRequest, *, whole: bool) -> str:

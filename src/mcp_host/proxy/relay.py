@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence, Set
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -13,11 +14,11 @@ from anyio import Lock
 from pydantic_core import to_json
 
 from mcp_host.concurrency.tasks import spawn
-from mcp_host.errors import McpError, excerpt
+from mcp_host.errors import McpError
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Notification, Params
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.proxy.translation import OF_THE_OTHER_ERA, error_downstream
+from mcp_host.proxy.translation import OF_A_CONNECTION, OF_THE_OTHER_ERA, error_downstream
 from mcp_host.proxy.upstream import HostCall, Settings, Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
@@ -28,9 +29,7 @@ from mcp_host.version import __version__
 logger = logging.getLogger(__name__)
 
 MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
-MAX_UPSTREAMS = (
-    16  # of one host, whose requests each name its capabilities (2026-07-28); beyond that, one without calls is closed
-)
+MAX_UPSTREAMS = 16  # of one host, whose requests each name its capabilities (2026-07-28); then an unused one is closed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -44,7 +43,8 @@ class Relay(Service):
     peer: Peer | None = None
     declared: Params = field(default_factory=dict)
     """The capabilities of the server, once there is a connection to it."""
-    upstreams: dict[bytes, Upstream] = field(default_factory=dict)
+    upstreams: OrderedDict[tuple[bool, bytes], Upstream] = field(default_factory=OrderedDict)
+    """By the era of the host and its capabilities; the one used last is last."""
     lock: Lock | None = None
     """Of connecting and closing. It belongs to the event loop that serves, where this object need not be made."""
     begun: set[Relay] = field(default_factory=set)
@@ -84,7 +84,6 @@ class Relay(Service):
     async def aclose(self) -> None:
         for relay in [*self.begun]:
             await relay.aclose()
-        self.begun.clear()
         async with self._locked():  # `end` may be closing them
             while self.upstreams:
                 _, upstream = self.upstreams.popitem()
@@ -109,7 +108,7 @@ class Relay(Service):
         """The server itself refuses what it does not have."""
 
     def find(self, method: str, params: Params, client: RemoteClient) -> Handler:
-        if method in OF_THE_OTHER_ERA[client.stateless]:
+        if method in OF_THE_OTHER_ERA[client.stateless] or method.startswith("notifications/"):
             raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
         return partial(self._request, method, params)
 
@@ -121,18 +120,16 @@ class Relay(Service):
         schemas = (upstream.mirrored.schemas.get(tool) for upstream in self.upstreams.values())
         return next(filter(None, schemas), None)
 
-    async def watch(self, uri: str, client: RemoteClient) -> bool:
+    @asynccontextmanager
+    async def listening(self, uris: Sequence[str], client: RemoteClient) -> AsyncIterator[Set[str]]:
         upstream = await self._upstream(client)
-        try:
-            await upstream.client.subscribe_resource(uri)
-        except McpError as exc:
-            logger.warning("%s: changes of %s are not announced: %s", self.settings.shown_name, excerpt(uri), exc)
-            return False
-        return True
+        async with upstream.subscriptions.listening(uris) as agreed:
+            yield agreed
 
     def notified(self, notification: Notification) -> None:
-        if self.settings.tools is not None and notification.method in REQUIRED_CAPABILITY:
-            return  # a request without an id: the policy has not seen it, and some servers would run it
+        checked = () if self.settings.tools is None else REQUIRED_CAPABILITY
+        if notification.method in OF_A_CONNECTION or notification.method in checked:
+            return  # a request without an id: no policy has seen it, and some servers would run it
         for upstream in self.upstreams.values():
             spawn(partial(_notify, upstream, notification))
 
@@ -142,23 +139,26 @@ class Relay(Service):
         Raises:
             RequestError: The server cannot be reached, or there are too many connections to it.
         """
-        key = to_json(client.capabilities.to_wire())
-        async with self._locked():
-            if (upstream := self.upstreams.pop(key, None)) is not None:
-                self.upstreams[key] = upstream  # the last is the one used last
-                return upstream
-            await self._make_room()
-            upstream = Upstream(self.settings, client, self.peer, self.announce)
-            try:
-                await upstream.client.connect()
-            except McpError as exc:
-                logger.warning("%s: %s", self.settings.shown_name, exc)
-                raise error_downstream(exc, stateless=client.stateless) from exc
-            self.upstreams[key] = upstream
-            self.info = upstream.client.server_info
-            self.instructions = upstream.client.instructions
-            self.declared = upstream.capabilities()
-            return upstream
+        key = client.stateless, to_json(client.capabilities.to_wire())
+        if key not in self.upstreams:
+            async with self._locked():  # only for this: meanwhile, other hosts use other connections
+                if key not in self.upstreams:
+                    await self._connect(key, client)
+        self.upstreams.move_to_end(key)
+        return self.upstreams[key]
+
+    async def _connect(self, key: tuple[bool, bytes], client: RemoteClient) -> None:
+        await self._make_room()
+        upstream = Upstream(self.settings, client, self.peer, self.announce)
+        try:
+            await upstream.client.connect()
+        except McpError as exc:
+            logger.warning("%s: %s", self.settings.shown_name, exc)
+            raise error_downstream(exc, stateless=client.stateless) from exc
+        self.upstreams[key] = upstream
+        self.info = upstream.client.server_info
+        self.instructions = upstream.client.instructions
+        self.declared = upstream.capabilities()
 
     async def _make_room(self) -> None:
         if len(self.upstreams) < MAX_UPSTREAMS:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic_core import to_json
+
 from mcp_host.errors import McpError, NotAdvertised, ResourceNotFound, ServerError
 from mcp_host.protocol.eras import (
     CREATE_MESSAGE,
@@ -35,6 +37,9 @@ ELICIT = "elicitation/create"
 ROOTS = "roots/list"
 TASKS = "io.modelcontextprotocol/tasks"
 """An extension whose results the client does not take."""
+
+OF_A_CONNECTION = frozenset({INITIALIZE, DISCOVER, LISTEN})
+"""Requests that each side makes on its own connection."""
 
 READ_HERE: Mapping[str, type[RequestParams]] = {
     "logging/setLevel": SetLevelRequestParams,
@@ -86,15 +91,32 @@ def params_upstream(params: Params) -> Params:
     return without | ({"_meta": kept} if kept else {})
 
 
-def result_downstream(result: Params, *, stateless: bool) -> Params:
-    """The server's result for a host of a *stateless* revision, or of one with a handshake."""
-    if stateless or MODERN_MEMBERS.isdisjoint(result):
-        return result
+def amount_of(progress: Params) -> float:
+    """How far it is, which some servers write as text."""
+    amount: float | str = progress["progress"]
+    return float(amount) if isinstance(amount, str) else amount
+
+
+def result_downstream(method: str, result: Params) -> Params:
+    """The result of *method* of a server since 2026-07-28, for a host with a handshake."""
     kept = {key: value for key, value in result.items() if key not in MODERN_MEMBERS}
     if isinstance(meta := kept.get("_meta"), dict) and SERVER_INFO in meta:
         meta = {key: value for key, value in meta.items() if key != SERVER_INFO}
         kept = {key: value for key, value in kept.items() if key != "_meta"} | ({"_meta": meta} if meta else {})
+    if method == "tools/list" and isinstance(tools := kept.get("tools"), list):
+        kept["tools"] = [_with_objects_only(tool) for tool in tools]
+    if method == "tools/call" and not isinstance(kept.get("structuredContent", {}), dict):
+        text = to_json(kept.pop("structuredContent")).decode()
+        kept["content"] = kept.get("content") or [{"type": "text", "text": text}]
     return kept
+
+
+def _with_objects_only(tool: object) -> object:
+    """A tool without an output schema that is not of objects: until 2025-11-25, structured content is an object."""
+    match tool:
+        case {"outputSchema": schema, **others} if not (isinstance(schema, dict) and schema.get("type") == "object"):
+            return others
+    return tool
 
 
 def error_downstream(error: McpError, *, stateless: bool) -> RequestError:

@@ -17,10 +17,13 @@ from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
 from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
+from mcp_host.proxy.subscriptions import Subscriptions
 from mcp_host.proxy.translation import (
     ELICIT,
     NOT_ANSWERED,
+    amount_of,
     capabilities_downstream,
     check_params,
     error_downstream,
@@ -28,7 +31,6 @@ from mcp_host.proxy.translation import (
     params_upstream,
     result_downstream,
 )
-from mcp_host.proxy.turns import Turns
 from mcp_host.sampling import Sampling, always
 from mcp_host.serving.errors import ClientError
 from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClient, meta_of
@@ -109,7 +111,7 @@ class Upstream:
         self._peer = None if host.stateless else peer
         self._announce = announce
         self._calls: set[HostCall] = set()
-        self._turns = Turns[HostCall]()
+        self._lock = CallLock[HostCall]()
         self.mirrored = MirroredParameters()
         self._level: str | None = None
         """The level that a server with a handshake was told, for a host whose requests each name one."""
@@ -131,6 +133,7 @@ class Upstream:
             limits=settings.limits,
             cache=False,
         )
+        self.subscriptions = Subscriptions(self.client)
 
     async def request(self, method: str, params: Params, caller: HostCall) -> Params:
         """Pass on a request of the host.
@@ -138,17 +141,17 @@ class Upstream:
         Raises:
             RequestError: The server's error, or why there is no answer.
         """
-        check_params(method, params)
         host = caller.call.client
+        check_params(method, params)
         meta = meta_of(params)
         most = -math.inf
 
         def report(progress: Params) -> None:
             nonlocal most
             if self.stateless and not host.stateless:  # a tool may run again for each answer, and report from its start
-                if progress["progress"] <= most:
+                if (amount := amount_of(progress)) <= most:
                     return
-                most = progress["progress"]
+                most = amount
             token = meta_of(caller.call.request.params).get("progressToken", meta["progressToken"])  # that of a retry
             caller.call.notify("notifications/progress", {**progress, "progressToken": token})
 
@@ -157,14 +160,14 @@ class Upstream:
         is_ambiguous = host.stateless and not (self.stateless or isinstance(self._settings.server, StreamableHttp))
         self._calls.add(caller)
         try:
-            async with self._turns.turn(caller) if is_ambiguous else nullcontext():
+            async with self._lock.held(caller) if is_ambiguous else nullcontext():
                 if method == "logging/setLevel":
                     await self.client.set_log_level(params["level"])
                     return {}
                 if method in SUBSCRIBING:
                     await SUBSCRIBING[method](self.client, params["uri"])
                     return {}
-                level = meta.get(LOG_LEVEL)
+                level = meta.get(LOG_LEVEL) if host.stateless else None
                 if level is not None and level != self._level and not self.stateless:
                     self._level = level
                     with suppress(McpError):  # a server without a log is asked for the rest all the same
@@ -186,12 +189,12 @@ class Upstream:
         if method == "tools/list" and (self._mirrors or host.stateless):
             valid = self.mirrored.note(result, first="cursor" not in params)
             result = valid if self._mirrors else result
-        return result_downstream(result, stateless=host.stateless)
+        return result_downstream(method, result) if self.stateless and not host.stateless else result
 
     @property
     def busy(self) -> bool:
-        """Whether a request of the host is under way."""
-        return bool(self._calls)
+        """Whether a request of the host is under way, or it listens."""
+        return bool(self._calls or self.subscriptions.listeners)
 
     @property
     def stateless(self) -> bool:
@@ -217,12 +220,13 @@ class Upstream:
                 request = request.with_meta(self._announced)
             return await call_next(request)
         outer = request.outer.caller if request.outer is not None else None
-        caller = outer if isinstance(outer, HostCall) else self._turns.asking
+        caller = outer if isinstance(outer, HostCall) else self._lock.current
         host = self._host if caller is None else caller.call.client
         if request.method == CREATE_MESSAGE:
             choice = self._settings.sampling_choice
             proxy_answers = self._settings.sampling is not None and choice != "never"
-            host_answers_it = choice != "always" and host_answers(request.method, request.params, host.capabilities)
+            replaces_host = proxy_answers and choice == "always"
+            host_answers_it = not replaces_host and host_answers(request.method, request.params, host.capabilities)
         else:
             proxy_answers = request.method == ELICIT and self._settings.elicitation is not None
             host_answers_it = host_answers(request.method, request.params, host.capabilities)
@@ -248,7 +252,7 @@ class Upstream:
             return None if self._peer is None else self._peer.ask
 
         async def ask(method: str, params: Params) -> Params:
-            async with self._turns.given_up(caller):
+            with self._lock.released(caller):
                 return await caller.ask(method, params)
 
         return ask

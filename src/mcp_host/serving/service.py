@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -71,9 +71,10 @@ class Service(ABC):
     def unexpected(self, response: Response) -> None:  # noqa: B027  # most do not care
         """The client of a session has answered a request that is not open, such as a cancelled one."""
 
-    async def watch(self, uri: str, client: RemoteClient) -> bool:
-        """Announce changes of a resource from now on, which a client subscribes to with `subscriptions/listen`, if that can be done."""
-        return True
+    @asynccontextmanager
+    async def listening(self, uris: Sequence[str], client: RemoteClient) -> AsyncIterator[Set[str]]:
+        """While a client listens (2026-07-28): the value is those of *uris* whose changes are announced."""
+        yield {*uris}
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:

@@ -139,15 +139,16 @@ class Stateless:
         offered = self._service.capabilities()  # "Only includes notification types the server actually supports"
         lists = {kind for kind in LISTED if kind in offered and getattr(wanted, f"{kind}_list_changed")}
         uris = wanted.resource_subscriptions if "resources" in offered else None
-        if uris is not None:
-            uris = [uri for uri in uris if await self._service.watch(uri, call.client)]
-        granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists} | given(resource_subscriptions=uris)
-        meta = {"_meta": NotificationMetaObject(subscription_id=call.request.id).to_wire()}
-        subscription = Subscription(call.notify, lists, set(uris or ()), meta, self)
-        call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), **meta})
-        with self._service.subscribed(subscription):
-            await subscription.ended.wait()
-        return self._complete(LISTEN, meta)
+        meta = NotificationMetaObject(subscription_id=call.request.id).to_wire()
+        async with self._service.listening(uris or (), call.client) as watched:
+            granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists}
+            if uris is not None:
+                granted["resource_subscriptions"] = [uri for uri in uris if uri in watched]
+            subscription = Subscription(call.notify, lists, set(watched), meta, self)
+            call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), "_meta": meta})
+            with self._service.subscribed(subscription):
+                await subscription.ended.wait()
+        return self._complete(LISTEN, {"_meta": meta})
 
     async def _call(self, function: Handler, call: ReceivedRequest) -> Params:
         request, answers = call.request, call.request.params.get("inputResponses", {})

@@ -12,7 +12,7 @@ from anyio import Event, RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
 
 from mcp_host.protocol.jsonrpc import Params
-from mcp_host.serving.remote_client import Notify
+from mcp_host.serving.remote_client import Notify, meta_of
 
 Args = TypeVarTuple("Args")
 
@@ -51,8 +51,8 @@ class Subscription:
     lists: set[str] = field(default_factory=set)
     """Those of `LISTED` whose changes the client has chosen."""
     uris: set[str] = field(default_factory=set)
-    extra: Params = field(default_factory=dict)
-    """Added to the params of every notification."""
+    meta: Params = field(default_factory=dict)
+    """Added to the ``_meta`` of every notification."""
     owner: object = None
     """The `Stateless` that it belongs to, if any."""
     ended: Event = field(default_factory=Event)
@@ -61,4 +61,4 @@ class Subscription:
     def announce(self, method: str, params: Params) -> None:
         """Send a notification if the client has chosen it."""
         if params["uri"] in self.uris if method == UPDATED else method.split("/")[1] in self.lists:
-            self.notify(method, params | self.extra)
+            self.notify(method, params | {"_meta": meta_of(params) | self.meta} if self.meta else params)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNPROMPTED_PERIOD = 3600.0  # seconds in which a server may send `max_inputs` requests while no call is in flight
+ABANDONED = 120.0  # seconds at most in which a server may still ask for a call that was cancelled
 REMEMBERED = 1024  # answered ids kept to recognise a replay; only recent events are replayed
 
 Key: TypeAlias = tuple[int, Id]  # session epoch, request id
@@ -295,7 +296,7 @@ class InboundRequests:
     def request_abandoned(self, id: Id) -> None:
         """We have cancelled the request with *id*. Servers that respect that never answer it."""
         self._forget_old_abandoned()
-        self.abandoned[id] = self._alarm.loop.time() + self._limits.idle_timeout
+        self.abandoned[id] = self._alarm.loop.time() + min(self._limits.idle_timeout, ABANDONED)
 
     def _forget_old_abandoned(self) -> None:
         now = self._alarm.loop.time()
