@@ -132,6 +132,7 @@ SERVERS: list[tuple[str, str, str]] = [
      "headers.A: the variable 'EMPTY' of the environment is empty"),
     ("mcp.json", '{"url": "https://example.com", "oauth": {"clientSecret": "${NOT_THERE}"}}',
      "oauth.client_secret: the environment has no variable 'NOT_THERE'"),
+    ("mcp.json", '{"command": "a", "env": {"' + "A" * 257 + '": ""}}', "env: a name in it has more than 256 characters"),
     ("mcp.json", '{"command": "a", "args": ["${input:never}"]}', "args[0]: the input 'never' has no answer"),
     ("mcp.json", '{"command": "a", "args": ["${env:EMPTY | value:}"]}', "args[0]: none of its sources has a value"),
     ("mcp.json", '{"command": "a", "cwd": "${workspaceFolder}"}',
@@ -146,7 +147,7 @@ SERVERS: list[tuple[str, str, str]] = [
 
 
 TEXT = st.text(max_size=5) | st.sampled_from(
-    ["${TOKEN}", "a", "https://example.com", "unix:///x", "http", "stdio", "oauth", "\0"]
+    ["${TOKEN}", "a", "https://example.com", "unix:///x", "http", "stdio", "oauth", "\0", "\ud800"]
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
@@ -220,6 +221,25 @@ def test_whatever_a_file_says_nothing_but_a_config_error_is_raised(
         assert (server.transport is None) == (server.problem is not None)
         with suppress(ConfigError):
             server.expand(ENVIRONMENT, workspace="/project")
+
+
+def test_what_is_said_of_a_server_is_bounded(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """A file of a megabyte could have a line for each of its letters, each with all of a name in it."""
+    long = "k" * 1_000
+    repeated = '"A": 0, "A": 1'
+    for members, count, last in (
+        (f'"command": "a", "args": ["{"%A% " * 1_000}"]', 1, "args[0]: something like %V% stays as it is written: "),
+        (", ".join(f'"timeoutt{index}": 0' for index in range(300)), 101, "... and 200 more like these"),
+        (f'"{long}": {{"b": [{{{repeated}}}]}}', 2, f"{long[:300]}… (1000 characters): the key is unknown"),
+        (f'"_": {{"{long}": [[{{{repeated}}}]]}}', 1, f"_.{long[:300]}… (1000 characters)[0][0].A: it is there more"),
+    ):
+        with subtests.test(last):
+            path = written(tmp_path, "mcp.json", f'{{"mcpServers": {{"a": {{{members}}}}}}}')
+            [server] = read_servers(path, dialect="claude-code").servers
+            assert len(server.warnings) == count
+            assert server.warnings[-1].startswith(last)
+    path = written(tmp_path, "mcp.json", json.dumps({"mcpServers": {}, "inputs": [0] * 300}))
+    assert read_servers(path).warnings[100:] == ("... and 200 more like these",)
 
 
 def test_there_is_no_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_host.config.dialects import Dialect
 from mcp_host.config.entry import ServerEntry, digest
-from mcp_host.config.fields import Meaning, Notes, Unreadable, kind_of
+from mcp_host.config.fields import MAX_NAME, MAX_NOTES, Meaning, Notes, Unreadable, bounded, kind_of
 from mcp_host.config.formats.data import repeated_names
 from mcp_host.config.values import (
     EnvironmentVariable,
@@ -93,8 +93,8 @@ class _Entry:
             title=part("title"),
             description=part("description"),
             inputs=tuple(self._used),
-            variables=tuple(escaped(text) for text in self._variables),
-            warnings=tuple(escaped(text) for text in self._notes),
+            variables=tuple(dict.fromkeys(map(escaped, self._variables))),
+            warnings=bounded(self._notes),
             problem=escaped("; ".join(self._problems)) or None,
         )
 
@@ -119,11 +119,11 @@ class _Entry:
             self._put(meaning.part, read, key, taken)
 
     def _warn_unknown(self, members: Mapping[str, object], meanings: Mapping[str, Meaning]) -> None:
-        for key in members:
-            if key not in meanings and not key.startswith(COMMENTS):
-                close = get_close_matches(key, meanings, n=1, cutoff=0.8)
-                hint = f": did you mean {quoted(close[0])}?" if close else ""
-                self._notes.append(f"{excerpt(key)}: the key is unknown, and ignored{hint}")
+        unknown = [key for key in members if key not in meanings and not key.startswith(COMMENTS)]
+        for index, key in enumerate(unknown):
+            close = get_close_matches(key[:MAX_NAME], meanings, n=1, cutoff=0.8) if index < MAX_NOTES else ()
+            hint = f": did you mean {quoted(close[0])}?" if close else ""
+            self._notes.append(f"{excerpt(key)}: the key is unknown, and ignored{hint}")
 
     def _put(self, part: str, value: object, key: str, taken: dict[str, str]) -> None:
         """Keep the *value* of a part. *taken* has the key of each part that was read before."""

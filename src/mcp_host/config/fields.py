@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from mcp_host.config.values import EnvironmentVariable, Value
+from mcp_host.errors import escaped
 from mcp_host.secret import Secret
 
 Notes: TypeAlias = list[str]
@@ -16,6 +17,17 @@ Notes: TypeAlias = list[str]
 
 
 _VARIABLE = re.compile(r"[A-Za-z_][\w().]*", re.ASCII)  # Windows has ProgramFiles(x86)
+
+
+MAX_NOTES = 100  # about one server, or one file: it may have a million things wrong
+MAX_NAME = 256  # characters of the name of a variable or a header, which all that is said of its value begins with
+
+
+def bounded(notes: Iterable[str]) -> tuple[str, ...]:
+    """Each of *notes* once, fit for a terminal; of many, the first, and how many more there are."""
+    each = tuple(dict.fromkeys(map(escaped, notes)))
+    more = len(each) - MAX_NOTES
+    return each if more <= 0 else (*each[:MAX_NOTES], f"... and {more:,} more like these")
 
 
 class Unreadable(Exception):
@@ -111,7 +123,10 @@ def command(at: str, value: object, notes: Notes) -> tuple[Secret, ...]:
 
 
 def mapping(at: str, value: object, notes: Notes) -> dict[str, Value]:
-    return {name: text(f"{at}.{name}", item, notes) for name, item in _object(at, value).items()}
+    members = _object(at, value)
+    if any(len(name) > MAX_NAME for name in members):
+        raise Unreadable(f"{at}: a name in it has more than {MAX_NAME} characters")
+    return {name: text(f"{at}.{name}", item, notes) for name, item in members.items()}
 
 
 def variables(at: str, value: object, notes: Notes) -> dict[str, Value]:

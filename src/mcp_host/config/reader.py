@@ -11,7 +11,7 @@ from typing import Any
 from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.entry_reader import read_entry
-from mcp_host.config.fields import Unreadable, kind_of, names
+from mcp_host.config.fields import Unreadable, bounded, kind_of, names
 from mcp_host.config.formats.data import Members, member
 from mcp_host.config.formats.documents import Document, read_document
 from mcp_host.config.places import FoundFile, place_of, project_of
@@ -86,7 +86,7 @@ def servers_of(
         dialect=reading.source.dialect,
         scope=reading.source.scope,
         servers=tuple(reading.servers()),
-        warnings=(*document.warnings, *reading.warnings),
+        warnings=bounded((*document.warnings, *reading.warnings)),
         at=reading.at,
     )
 

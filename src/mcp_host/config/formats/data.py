@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
+
+from mcp_host.errors import excerpt
 
 Keys: TypeAlias = Sequence[str | int]
 """Names of members and indexes of items, from the top of the data."""
@@ -28,15 +30,17 @@ def members_of(pairs: list[tuple[str, object]]) -> Members:
     return members
 
 
-def repeated_names(data: object, place: str = "") -> list[str]:
+def repeated_names(data: object, place: tuple[str, ...] = ()) -> Iterator[str]:
     """The names that objects within *data* have more than once, with their place: ``env.TOKEN``."""
     if isinstance(data, list):
-        return [name for index, item in enumerate(data) for name in repeated_names(item, f"{place}[{index}]")]
-    if not isinstance(data, dict):
-        return []
-    dot = f"{place}." if place else ""
-    here = [f"{dot}{name}" for name in data.repeated] if isinstance(data, Members) else []
-    return here + [name for key, value in data.items() for name in repeated_names(value, f"{dot}{key}")]
+        for index, item in enumerate(data):
+            yield from repeated_names(item, (*place, f"[{index}]"))
+    elif isinstance(data, dict):
+        for name in data.repeated if isinstance(data, Members) else ():
+            yield "".join((*place, f".{excerpt(name)}")).removeprefix(".")
+        for key, value in data.items():
+            if isinstance(value, list | dict):
+                yield from repeated_names(value, (*place, f".{excerpt(key)}"))
 
 
 def is_deep(data: object) -> bool:
