@@ -212,6 +212,13 @@ HOSTS: dict[str, str | None] = {
     "https://${KEY}.example/": "**********.example",
     "${KEY}": None,
     "https://good.example\uff0fevil.example/": None,
+    "https://good.example@evil.example:${KEY}/mcp": "evil.example",
+    "https://good.example@evil.example:80${KEY}": "evil.example",
+    "https://user:${KEY}@evil.example/": "evil.example",
+    "${KEY}://evil.ex\u0430mple/": "evil.xn--exmple-4nf",
+    "${input:i}//good.example@evil.example:${input:i}?": "evil.example",
+    "https://${KEY}.good.ex\u0430mple/": "**********.good.xn--exmple-4nf",
+    "https:/${input:i}/good.example/": None,
 }
 
 
@@ -303,14 +310,15 @@ def test_what_was_shown_is_what_it_becomes(tmp_path: Path) -> None:
 def test_no_answer_names_a_file_that_was_not_shown(tmp_path: Path) -> None:
     written(tmp_path, ".env.${input:i}", "A=1")
     written(tmp_path, ".env.b", "PATH=/evil")
-    server = entry(tmp_path, command="a", envFile=".env.${input:i}")
-    answers = dict.fromkeys(server.inputs, "b")
+    for args in ([], ["${file:.env.b}"]):  # that the file is read for something else does not show what it decides
+        server = entry(tmp_path, command="a", args=args, envFile=".env.${input:i}")
+        answers = dict.fromkeys(server.inputs, "b")
 
-    expanded = server.expand({}, answers=answers).transport
-    assert isinstance(expanded, Stdio)
-    assert expanded.env == {"PATH": "/evil"}
-    with pytest.raises(ConfigError, match=r"\.env\.b is not the one that was shown: no answer can name another"):
-        server.preview({}).expand(answers)
+        expanded = server.expand({}, answers=answers).transport
+        assert isinstance(expanded, Stdio)
+        assert expanded.env == {"PATH": "/evil"}
+        with pytest.raises(ConfigError, match=r"\.env\.b is not the one that was shown: no answer can name another"):
+            server.preview({}).expand(answers)
 
 
 def test_no_answer_leads_by_a_link_that_was_not_shown(tmp_path: Path, subtests: pytest.Subtests) -> None:
@@ -322,12 +330,16 @@ def test_no_answer_leads_by_a_link_that_was_not_shown(tmp_path: Path, subtests: 
         "real/project/main": "home",
         "mine": "work",
         "real/side": "home",
+        "again": "real/project",
     }.items():
         (tmp_path / link).symlink_to(tmp_path / target)
     for path, answer, real in (
         ("${input:i}", "sub", "real/project/sub"),
         ("${workspaceFolder}/${input:i}", "sub", "real/project/sub"),
         ("${input:i}", str(tmp_path / "mine"), "work"),
+        (f"{tmp_path}/again/${{input:i}}", "sub", "real/project/sub"),
+        (f"{tmp_path}/again/${{input:i}}", "main", None),  # as /proc/self/cwd does
+        ("${input:i}", str(tmp_path / "again/../project/main"), None),
         ("${input:i}", "main", None),
         ("./${input:i}", "main/..", None),
         ("${workspaceFolder}/${input:i}", "main", None),
@@ -346,8 +358,9 @@ def test_no_answer_leads_by_a_link_that_was_not_shown(tmp_path: Path, subtests: 
                 assert isinstance(transport, Stdio | StreamableHttp)
                 found = transport.cwd if isinstance(transport, Stdio) else transport.uds
                 assert found == str(tmp_path / real)
-    with pytest.raises(ConfigError, match="cwd: there can be no such name"):
-        entry(tmp_path, command="a", cwd="a\0").preview({})
+    for name in ("a\0", "a\ud800", "a/../" * 1_000):
+        with subtests.test(repr(name)), pytest.raises(ConfigError, match="cwd: there can be no such name"):
+            entry(tmp_path, command="a", cwd=name).preview({})
 
 
 def test_a_variable_that_is_only_passed_on_may_be_set_later(tmp_path: Path) -> None:
@@ -412,6 +425,8 @@ def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
     assert "b # c" not in repr(expanded.transport.env)
     assert expanded.warnings == ("env_file: its line 3 is no variable",)
     assert stdio(relative, {}).env == {"A": "file", "B": "b # c", "TWICE": "${A}"}
+    written(tmp_path, "x/.env", "?\n" * 300)
+    assert relative.expand({}).warnings[100:] == ("... and 200 more like these",)
 
 
 def test_a_relative_workspace_or_home_is_from_the_current_folder(
@@ -457,11 +472,15 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
             "PKG_CONFIG",
         ),
         *("ESBUILD_BINARY_PATH", "ELIXIR_ERL_OPTIONS", "PUB_CACHE", "COURSIER_REPOSITORIES", "COMPOSER", "JDK_HOME"),
+        *("DEVELOPER_DIR", "MAKEFILES", "GNUMAKEFLAGS", "LDSHARED", "CFLAGS", "CMAKE_TOOLCHAIN_FILE", "CDPATH"),
+        *("GNUPGHOME", "GIO_EXTRA_MODULES", "GTK3_MODULES", "KRB5_CONFIG", "DBUS_SESSION_BUS_ADDRESS", "ODBCSYSINI"),
+        *("AWS_SHARED_CREDENTIALS_FILE", "AZURE_EXTENSION_DIR", "GH_CONFIG_DIR", "FLUTTER_ROOT", "MVNW_REPOURL"),
+        *("HEX_MIRROR", "MANPAGER", "PROGRAMW6432", "COMMONPROGRAMFILES", "SETUPTOOLS_USE_DISTUTILS", "PY_PYTHON3"),
         *("SBT_OPTS", "N_PREFIX", "X_REGISTRY", "GUILE_LOAD_PATH", "OPAMROOT", "HOSTALIASES", "COMPlus_X"),
     )
     others = (
         *("MODE", "PATHS", "NO_PROXY", "TMPDIR", "GOOGLE_CLOUD_PROJECT", "GITHUB_TOKEN", "GOOGLE_API_KEY"),
-        *("UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "DOCKER_API_KEY", "API_ENV", ""),
+        *("HEX_API_KEY", "FLAGS", "AZURE_DIR", "UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "DOCKER_API_KEY", "API_ENV", ""),
     )
     for name in (*deciding, *others):
         with subtests.test(name):

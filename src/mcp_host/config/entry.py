@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +15,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import DIALECTS
+from mcp_host.config.fields import bounded
 from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
@@ -33,6 +35,11 @@ EVERY_TOOL = ToolFilter()
 MAX_LENGTH = (
     2 * 1024 * 1024
 )  # characters of the values of a server: Linux takes no longer command line with its environment
+
+# What is hidden before or behind the host of a URL says nothing of the host.
+_HIDDEN_SCHEME = re.compile(rf"\A[^/?#]*{re.escape(HIDDEN)}[^/?#]*//")
+_HIDDEN_PORT = re.compile(rf":[^:/?#@]*{re.escape(HIDDEN)}[^:/?#@]*(?=[/?#]|\Z)")
+_LETTERS = "zhiddenz"  # in a host, in the place of `HIDDEN`
 
 Form: TypeAlias = Literal["text", "shown", "settled"]
 """One of the forms of an `Expansion`."""
@@ -211,7 +218,7 @@ class _Expander:
         real, shown = self._changed(server, "text"), _shown(self._changed(server, "shown"))
         oauth = None if self._entry.oauth is None else self._entry.oauth.map(self._each("text"))
         transport = self._stdio(real) if isinstance(real, StdioServer) else self._http(real)
-        warnings = tuple(escaped(text) for text in self._warnings)
+        warnings = bounded(self._warnings)
         digest_of_it = digest(_identity(real))
         return ExpandedServer(transport=transport, oauth=oauth, shown=shown, digest=digest_of_it, warnings=warnings)
 
@@ -386,8 +393,9 @@ def _host(server: HttpServer) -> str | None:
     """The host that is connected to, if the URL has one and no socket takes its place: readers of a URL may find another one."""
     from mcp_host.transports._http.url import parse_url  # not needed for stdio
 
+    url = _HIDDEN_PORT.sub("", _HIDDEN_SCHEME.sub("https://", server.url)).replace(HIDDEN, _LETTERS)
     try:
-        return None if server.uds else parse_url(server.url).raw_host.decode()
+        return None if server.uds else parse_url(url).raw_host.decode().replace(_LETTERS, HIDDEN)
     except ValueError:  # it is not known before the variables are
         return None
 

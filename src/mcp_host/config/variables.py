@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias, assert_never
 
@@ -25,6 +25,7 @@ PLACES = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparat
 SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs: only answers are hidden in them
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
 MAX_FILES = 100
+MAX_PATH = 4096  # characters: links in it are looked for part by part
 MAX_TEXT = 128 * 1024  # characters of one value: Linux takes no longer argument or variable
 
 _DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
@@ -225,15 +226,15 @@ class Values:
             NotSet: It cannot be read.
         """
         place = self.folder / path
-        if place not in self.files:
+        if (link := f"{name}: {path}") not in self.links:
             if not self.reads_more:
                 raise NotSet(
                     f"the file {escaped(str(place))} is not the one that was shown: no answer can name another"
                 )
-            if len(self.files) == MAX_FILES:
-                raise NotSet(f"its variables are from more than {MAX_FILES} files")
-            self.files[place] = Secret(_read_small_file(place))
-        if (link := f"{name}: {path}") not in self.links:
+            if place not in self.files:
+                if len(self.files) == MAX_FILES:
+                    raise NotSet(f"its variables are from more than {MAX_FILES} files")
+                self.files[place] = Secret(_read_small_file(place))
             target = os.path.realpath(place)
             self.links[link] = target if self._is_by_link(place, target) else None
         return str.__str__(self.files[place])
@@ -244,21 +245,28 @@ class Values:
         Raises:
             NotSet: No path has such a name; or with an answer, it leads by a link of the project to what was not shown.
         """
-        if "\0" in path:
+        if not _can_be_path(path):
             raise NotSet("there can be no such name")
         place = self.folder / path
         if place not in self.real_paths:
             target = os.path.realpath(place)
-            if not self.reads_more and place.is_relative_to(self.folder) and self._is_by_link(place, target):
+            if not self.reads_more and self._in_project(place) and self._is_by_link(place, target):
                 raise NotSet(f"with the answer, it leads by a link to {escaped(target)}, and may not be what was shown")
             self.real_paths[place] = target
         return self.real_paths[place]
 
     def _is_by_link(self, place: Path, target: str) -> bool:
         """Whether there is a link in *place*, which leads to *target*. One in the path of the folder that it is in does not count."""
-        if place.is_relative_to(self.folder):
-            place = Path(os.path.realpath(self.folder), place.relative_to(self.folder))
-        return target != os.path.normpath(place)
+        return target != os.path.normpath(self._in_project(place) or place)
+
+    def _in_project(self, place: Path) -> Path | None:
+        """*place* from where it enters the real folder of the project, which it may call ``/proc/self/cwd``; None if it does not."""
+        project = os.path.realpath(self.folder)
+        real_paths = accumulate(place.parts, lambda real, part: os.path.realpath(Path(real, part)))
+        for count, real in enumerate(real_paths, 1):
+            if Path(real).is_relative_to(project):
+                return Path(real, *place.parts[count:])
+        return None
 
     def _settled(self, variable: Variable, name: str) -> str:
         """What the files say in the place of a value that is not from them."""
@@ -337,6 +345,14 @@ def _names_host(before: Sequence[str], answer: str, following: str) -> bool:
     if not _PARTS_HOST.search(answer) or _PAST_HOST.match(url := "".join(before)):
         return False
     return bool(url) or not _AFTER_BASE.match(following)
+
+
+def _can_be_path(path: str) -> bool:
+    """Whether the system can have such a path: not too long, with no NUL, and no half of a surrogate pair."""
+    try:
+        return b"\0" not in os.fsencode(path) and len(path) <= MAX_PATH
+    except UnicodeEncodeError:
+        return False
 
 
 def _read_small_file(path: Path) -> str:
