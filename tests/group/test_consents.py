@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,23 @@ def test_consents_are_kept_in_a_private_file_by_file_and_name(tmp_path: Path) ->
     again.forget("/other")
     again.forget("/unknown")
     assert consents.servers() == {"/projects/shop/.mcp.json": ["b"]}
+
+
+def test_a_long_command_line_leaves_room_for_the_others(tmp_path: Path) -> None:
+    """Of what was agreed to, only the beginning is shown again. The digest is of all of it."""
+    file = tmp_path / "consents.json"
+    consents, long = ServerConsents(file), replace(proposed(), expanded="\u00e9" * 1_000_000)
+    consents.agree(long)
+    size = file.stat().st_size
+    kept = json.loads(file.read_text())
+    kept["files"]["/old"] = {"a": {"digest": "1", "expanded": long.expanded}}  # of an earlier version
+    file.write_text(json.dumps(kept))
+    consents.agree(proposed("b"))
+
+    assert size < 20_000
+    assert file.stat().st_size < 40_000
+    assert consents.compared(long) == (long, True)
+    assert consents.compared(replace(long, digest="2"))[0].previous == "\u00e9" * 2000
 
 
 def test_the_default_is_a_file_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,11 @@ ApproveServer: TypeAlias = "Callable[[ProposedServer], Awaitable[bool | Allow | 
 
 VERSION = 1
 MAX_SIZE = 8_388_608  # bytes of the file: some ten thousand servers
+KEPT = 2000  # characters of a command line: one of the longest would take the room of a thousand servers
 
 
 class Consent(NamedTuple):
-    """What was agreed to of one server: `ProposedServer.digest`, and `ProposedServer.expanded` to show it."""
+    """What was agreed to of one server: `ProposedServer.digest`, and the beginning of `ProposedServer.expanded` to show it."""
 
     digest: str
     expanded: str
@@ -71,7 +72,7 @@ class ServerConsents:
         """Remember that a person has agreed to *proposed*."""
         with self._update() as consents:
             own = consents.setdefault(_key(proposed.path), {})
-            own[proposed.name] = Consent(proposed.digest, proposed.expanded)
+            own[proposed.name] = Consent(proposed.digest, proposed.expanded[:KEPT])
 
     def forget(self, path: str | os.PathLike[str], *names: str) -> None:
         """Forget the consents to these servers of the file at *path*, or to all of them. What is not there is ignored."""
@@ -138,7 +139,7 @@ def _consent(name: str, data: object) -> Consent:
     members = _mapping(name, data)
     match members.get("digest"), members.get("expanded"):
         case str(digest), str(expanded):
-            return Consent(digest, expanded)
+            return Consent(digest, expanded[:KEPT])
     raise ValueError(f"{quoted(name)} has no digest and no server")
 
 

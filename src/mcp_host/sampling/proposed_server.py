@@ -23,7 +23,7 @@ class ProposedServer:
     links lead: ``env_file: .env leads to /home/u/.env``. *settings* are the rest of its entry, such as ``timeout: 5.0 seconds``.
     *warnings* say what in its entry is not obeyed, such as a sandbox.
 
-    *previous* is the one that was agreed to under this name, in this file, if it has changed since: *expanded* then.
+    *previous* is the one that was agreed to under this name, in this file, if it has changed since: the beginning of *expanded* then.
     *digest* is of all that the person agrees to, with what is hidden of the command line or URL and of the files. If it changes, the
     server needs consent again.
     """
