@@ -108,6 +108,14 @@ PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
             "This host has letters that may look like others: is it the one that you know?",
         ],
     ),
+    "a host that may look like another in an argument": (
+        replace(COMMAND, expanded="uvx --from git+https://g\u0456thub.com/shop shop"),
+        ["It names a host with letters that may look like others: is it the one that you", "know?"],
+    ),
+    "a host that may look like another in a variable": (
+        replace(COMMAND, variables={"API": "user@g\u0456thub.com"}, deciding=()),
+        ["It names a host with letters that may look like others: is it the one that you", "know?"],
+    ),
     "another command": (
         replace(COMMAND, previous="npx shop"),
         ["A file of this project brings a server, which has changed since you agreed to it", "  | npx shop"],
@@ -138,6 +146,13 @@ async def test_a_change_is_shown_with_what_was_agreed_to_and_text_of_the_file_is
         with subtests.test(name):
             assert await decision(screen, "n\n", asked=proposed) == REFUSED
             assert [row for row in rows if row not in screen.rows] == []
+
+
+async def test_letters_that_are_in_no_host_need_no_warning(screen: Screen) -> None:
+    asked = replace(COMMAND, expanded="uvx shop /home/jos\u00e9 https://example.com/jos\u00e9")
+
+    assert await decision(screen, "n\n", asked=asked) == REFUSED
+    assert [row for row in screen.rows if "look like others" in row] == []
 
 
 async def test_the_host_is_not_repeated_and_nothing_moves_the_command_out_of_sight(screen: Screen) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from hashlib import sha256
 from typing import Any, Protocol
@@ -324,6 +324,9 @@ WHOSE = {
     None: "A file brings a server",
 }
 
+LOOKALIKE = "It names a host with letters that may look like others: is it the one that you know?"
+_HOST = re.compile(r"(?://|@)([^\s/?#'\"]+)")  # in a URL, or git@github.com
+
 SAME = "the same as far as it is shown: a hidden value, or something else in its entry or its files, has changed"
 
 
@@ -351,6 +354,8 @@ class _ServerPage(_Page):
             if not _begins_with(proposed.expanded, proposed.host):
                 yield from self.part("the host that it connects to", proposed.host)
             yield from lookalike_rows(proposed.host, self.layout)
+        if _names_lookalike((*proposed.variables.values(), *([proposed.expanded] if proposed.host is None else []))):
+            yield from self.layout.ours(LOOKALIKE, "yellow")
         is_command = proposed.kind == "command"
         yield from self.part("the command that is run on this machine" if is_command else "its URL", proposed.expanded)
 
@@ -383,6 +388,11 @@ class _ServerPage(_Page):
 def _begins_with(url: str, host: str) -> bool:
     """Whether *url* plainly begins with *host*, and all see it there: a user before it may look like a host."""
     return re.match(rf"https?://\[?{re.escape(host)}\]?(:\d+)?([/?#]|$)", url, re.IGNORECASE) is not None
+
+
+def _names_lookalike(texts: Iterable[str]) -> bool:
+    """Whether there is a host in one of *texts* with letters that may look like others."""
+    return any(not host.isascii() for text in texts if not text.isascii() for host in _HOST.findall(text))
 
 
 def _json(value: object) -> str:
