@@ -213,9 +213,11 @@ def test_the_file_of_codex_is_imported_from_and_written_to(run: Run, home: Path,
 def test_servers_of_a_project_are_imported_only_from_its_file(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the user's own file they are started without consent, so they are shown."""
-    entry = {"command": "./a", "args": ["a\x1b", "--token=s3cret"]}
-    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry}}))
+    """In the user's own file they are started without consent, so all that decides what runs is shown: no word of it for a secret."""
+    given = {"NODE_OPTIONS": "-r ./b\n", "PATH": "${PATH}", "MODE": "s3cret"}
+    entry = {"command": "./a", "args": ["a\x1b", "token=1;./b"], "env": given, "envFile": ".env", "cwd": "sub"}
+    remote = {"type": "http", "url": "https://token:s3cret@x", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry, "b": remote}}))
     monkeypatch.chdir(theirs.parent)
 
     left = [run("servers", "import", *words) for words in (["--all"], ["a"], ["--from", "claude-code"])]
@@ -223,7 +225,18 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
 
     assert [(done.code, done.out) for done in left] == [(0, ""), (2, ""), (0, "")]
     assert left[1].err == "mcp-host: no other file of yours has a server 'a'\n"
-    assert named.out == f"Imported: a from {theirs.name}\n    ./a 'a\\x1b' --token=***\n"
+    assert named.out.splitlines() == [
+        f"Imported: a from {theirs.name}",
+        "    ./a 'a\\x1b' 'token=1;./b'",
+        "    env.NODE_OPTIONS: -r ./b\\n",
+        "    env.PATH: ${PATH}",
+        "    env_file: .env",
+        "    cwd: sub",
+        "    env.PATH: the variable PATH",
+        f"Imported: b from {theirs.name}",
+        "    https://***@x",
+        "    headers.Authorization: the variable TOKEN",
+    ]
 
 
 def test_an_import_takes_no_answer_of_another_server_unseen(
@@ -246,7 +259,7 @@ def test_an_import_takes_no_answer_of_another_server_unseen(
             anyio.run(keyring.swap, key, anyio.run(keyring.load, key), "s3cret")
         done = run(*words, *replacing)
 
-        assert done.out.splitlines()[2:] == ["    the input 'OTHER' is one of 'b', too: both get the same answer"]
+        assert done.out.splitlines()[5:] == ["    the input 'OTHER' is one of 'b', too: both get the same answer"]
         assert [anyio.run(keyring.load, key) for key in keys] == [None, "s3cret"]
 
 

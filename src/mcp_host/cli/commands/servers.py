@@ -18,6 +18,7 @@ from mcp_host.cli.commands import OWN_JSON, Command
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.options import HEADER, NAME, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
+from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.writer import THERE_ALREADY, check_name
@@ -199,12 +200,32 @@ def _import(options: Options) -> Report:
             left.append({**about, "reason": reason})
             print_error(f"{escaped(name)} of {paths} is not imported: {reason}")
             continue
-        shown = without_secrets(entry.shown)
+        shown, told = _told(entry)
+        notes = [*told, *notes]
         copied.append({**about, "shown": shown, "notes": notes})
         if not options.json:  # in one's own file it is started without consent
             Printer(sys.stdout).text("\n    ".join([f"Imported: {escaped(name)} from {paths}", shown, *notes]))
     document = {"imported": copied, "notImported": left, "file": str(_path(options))}
     return Report(document=document, code=ExitCode.USAGE if left else ExitCode.OK)
+
+
+def _told(entry: config.ServerEntry) -> tuple[str, Sequence[str]]:
+    """The command line or URL of *entry*, and what else decides what runs, or is given to it.
+
+    In the user's own file no consent is asked for. So all of a command line is shown that another person may have written;
+    in files of the user's other hosts, what looks like a secret is not.
+    """
+    if entry.source.scope not in ("project", None):
+        return without_secrets(entry.shown), ()
+    server = entry.transport
+    if not isinstance(server, config.StdioServer):
+        return without_secrets(entry.shown), entry.variables
+    deciding = {f"env.{name}": value for name, value in server.env.items() if decides(name)}
+    said = {**deciding, "env_file": server.env_file, "cwd": server.cwd}
+    return entry.shown, [
+        *(escaped(f"{field}: {value}") for field, value in said.items() if isinstance(value, str)),
+        *entry.variables,
+    ]
 
 
 def _copy(options: Options, name: str, entry: config.ServerEntry) -> Sequence[str]:
