@@ -1,4 +1,4 @@
-"""`python -m mcp_host`: the command `mcp-host`, where the command itself is not on the path."""
+"""`python -Pm mcp_host`: the command `mcp-host`, where the command itself is not on the path."""
 
 from __future__ import annotations
 
