@@ -460,6 +460,7 @@ REFUSED: list[tuple[Elicitation, dict[str, Any], str]] = [
     (Elicitation(form=FORMS), {**FORM, "requestedSchema": {"type": "object", "properties": []}}, 'requestedSchema needs "type": "object" and an object of "properties"'),
     (Elicitation(url=URLS), {"mode": "url", "message": "m"}, "malformed ElicitRequestURLParams: url: Field required"),
     (Elicitation(url=URLS), {**URL, "url": "file:///etc/passwd"}, "this client opens only plain http and https URLs, not 'file:///etc/passwd'"),
+    (Elicitation(url=URLS), {**URL, "url": "https://a/".ljust(8193, "b")}, "this client opens URLs of 8,192 characters at most, not of 8,193"),
 ]  # fmt: skip
 
 

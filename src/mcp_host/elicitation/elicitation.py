@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 MAX_VALUES = 10_000  # members of objects and items of arrays in one elicitation: a form of thousands of fields
 DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
+MAX_URL = 8192  # characters of one to visit: nginx and Apache take no longer request line
 MAX_URLS = 64  # in one error: a person visits each of them
 STEPS = 8_000  # to check a filled-in form, if the quick check cannot: some 30 milliseconds, more than a hundred fields
 VALUES = 500  # in the schemas of the defaults that are checked at once: some 20 milliseconds
@@ -326,6 +327,8 @@ def read_url(params: object) -> ElicitRequestURLParams:
         ProtocolError: They are malformed, or the URL is not one for a browser.
     """
     visit = ElicitRequestURLParams.from_wire(params)
+    if len(visit.url) > MAX_URL:
+        raise ProtocolError(f"this client opens URLs of {MAX_URL:,} characters at most, not of {len(visit.url):,}")
     if not is_web_url(visit.url):
         raise ProtocolError(f"this client opens only plain http and https URLs, not {quoted(visit.url)}")
     return visit
