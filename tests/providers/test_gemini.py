@@ -164,17 +164,17 @@ def test_what_a_tool_result_has_is_written(subtests: pytest.Subtests) -> None:
 
 
 def test_files_that_a_result_cannot_hold_follow_in_a_message_of_their_own() -> None:
-    answer = said("user", result("c1", text("see"), PNG, WAV))
+    answer = said("user", result("c1", text("see"), PNG, blob("video/quicktime")))  # "video/mov" at Gemini
     both = "see\n[file 1 of those that follow]\n[file 2 of those that follow]"
     one = answered("see\n[file 1 of those that follow]", parts=[file("image/png")])
 
     assert contents(*CALLED, answer, model="gemini-2.5-flash")[2:] == [
         {"role": "user", "parts": [answered(both)]},
-        {"role": "user", "parts": [file("image/png"), file("audio/wav")]},
+        {"role": "user", "parts": [file("image/png"), file("video/mov")]},
     ]
     assert contents(*CALLED, answer, USER)[2:] == [
         {"role": "user", "parts": [one]},
-        {"role": "user", "parts": [file("audio/wav"), {"text": "Hi"}]},
+        {"role": "user", "parts": [file("video/mov"), {"text": "Hi"}]},
     ]
 
 
@@ -303,6 +303,7 @@ def test_what_gemini_cannot_take_is_refused() -> None:
     stops = "stopSequences: this model takes at most 5, and no empty one"
     refused = [
         ("messages[0]: this model takes no model/obj", prompt(said("user", {**PNG, "mimeType": "model/obj"}))),
+        (f"{of_result}audio/webm", prompt(*CALLED, said("user", result("c1", blob("audio/webm; codecs=opus"))))),
         (f"{of_result}application/zip", prompt(*CALLED, said("user", result("c1", blob("application/zip"))))),
         (f"{of_result}files of an unknown type", prompt(*CALLED, said("user", result("c1", blob(None))))),
         ("messages: this model takes no empty text, and there is nothing else", prompt(said("user", text("")))),

@@ -138,8 +138,20 @@ UNSIGNED = re.compile(r"gemini-[12]\b|gemma")
 """Models that accept calls without signatures. Newer ones refuse them."""
 
 # https://ai.google.dev/gemini-api/docs/image-understanding, and the pages about audio, video and documents
-FILES = re.compile(r"image/(png|jpeg|webp|heic|heif)|(audio|video)/.+|application/pdf")
+FILES = re.compile(
+    r"image/(png|jpeg|webp|heic|heif)|audio/(wav|mpeg|aiff|aac|ogg|flac)"
+    r"|video/(mp4|mpeg|mpg|mov|avi|x-flv|webm|wmv|3gpp)|application/pdf"
+)
 """The types of files that Gemini reads."""
+
+OTHER_SPELLINGS = {
+    "audio/x-aiff": "audio/aiff",
+    "audio/x-flac": "audio/flac",
+    "video/quicktime": "video/mov",
+    **dict.fromkeys(("video/vnd.avi", "video/x-msvideo"), "video/avi"),
+    "video/x-ms-wmv": "video/wmv",
+}
+"""Of the registered types, and of those that systems write, in the place of Gemini's own."""
 
 IN_RESPONSES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 """The types of files that a function response may hold, since Gemini 3."""
@@ -412,6 +424,7 @@ def _read_block(block: ContentBlock, where: str) -> str | JSONObject:
 
 def _file(kind: str, data: str, where: str) -> JSONObject:
     kind = media_type(kind)
+    kind = OTHER_SPELLINGS.get(kind, kind)
     if FILES.fullmatch(kind) is None:
         raise no_file(kind, where)
     return {"inlineData": {"mimeType": kind, "data": data}}

@@ -47,10 +47,7 @@ NAME_RULE = NameRule(re.compile("[a-zA-Z0-9_-]{1,64}"), re.compile("[^a-zA-Z0-9_
 
 # https://developers.openai.com/api/docs/guides/images-vision, …/audio, …/file-inputs
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-AUDIO_FORMATS = {
-    **dict.fromkeys(("audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave"), "wav"),
-    **dict.fromkeys(("audio/mp3", "audio/mpeg", "audio/x-mp3"), "mp3"),
-}
+AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 PDF = "application/pdf"
 
 NOT_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-|gpt-5[.\d]*-chat)")

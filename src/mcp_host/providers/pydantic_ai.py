@@ -33,6 +33,8 @@ from mcp_host.providers.exchange.replies import (
 from mcp_host.providers.exchange.requests import (
     Prompt,
     blocks_but_texts,
+    file_in,
+    file_text,
     link_text,
     media_type,
     merged,
@@ -69,11 +71,8 @@ PROVIDER = "pydantic-ai"
 
 CANNOT_TAKE = "this model does not take all of this request: the type of a file, or a setting"
 
-FILES = re.compile(
-    r"image/(png|jpeg|webp|gif|bmp|heic|heif)|(audio|video|text)/.+"
-    r"|application/(pdf|json|xml|x?-?yaml|toml|rtf|msword|vnd\.(ms-|openxmlformats-|oasis\.).+|.+\+(json|xml))"
-)
-"""The types of files that any provider reads. Some classes pass on all others, and the API refuses the whole request."""
+FILES = re.compile(r"image/(png|jpeg|webp|gif)|audio/(wav|mpeg)|application/pdf")
+"""The types of files that most providers read. Many classes pass on others, and the API refuses the whole request."""
 
 FILE_LIMITS = {
     "azure": OPENAI,
@@ -258,11 +257,13 @@ def _content(blocks: Sequence[ContentBlock], where: str) -> list[str | JSONObjec
                 written.append(_binary(data, kind, where))
             case ResourceLink():
                 written.append(link_text(block))
-            case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=kind)):
-                written.append(_binary(data, kind, where))
             case EmbeddedResource(resource=resource):
-                assert not isinstance(resource, BlobResourceContents), "matched above"
-                written.append(file_as_text(resource.uri, resource.text))
+                if not isinstance(resource, BlobResourceContents):
+                    written.append(file_as_text(resource.uri, resource.text))
+                elif (read := file_text(resource, where)) is not None:
+                    written.append(file_as_text(resource.uri, read))
+                else:
+                    written.append(_binary(resource.blob, resource.mime_type, where))
             case _:
                 assert_never(block)
     return written
@@ -275,22 +276,33 @@ def _binary(data: str, kind: str | None, where: str) -> JSONObject:
     return {"kind": "binary", "data": data, "media_type": written}
 
 
-def _types(request: SamplingRequest) -> Iterator[str]:
-    """The types of the files in the conversation."""
-    for _, block in blocks_but_texts(request):
-        for inner in block.content if isinstance(block, ToolResultContent) else [block]:
-            if not isinstance(inner, ToolUseContent) and (kind := _type(inner)):
-                yield kind
+def _refused_types(request: SamplingRequest, refusal: BaseException | None) -> set[str]:
+    """The types of files in the conversation that a model's class has refused.
+
+    Its text names one, or "audio"; otherwise it has no place for files, or only for images.
+    """
+    types = {
+        kind
+        for _, block in blocks_but_texts(request)
+        for inner in (block.content if isinstance(block, ToolResultContent) else [block])
+        if not isinstance(inner, ToolUseContent) and (kind := _type(inner))
+    }
+    text = str(refusal).lower()
+    if named := {kind for kind in types if kind in text}:
+        return named
+    if isinstance(refusal, _sdk().UserError):  # of a setting
+        return set()
+    is_audio = {kind for kind in types if kind.startswith("audio/")}
+    return (
+        (is_audio if "audio" in text else set()) or {kind for kind in types if not kind.startswith("image/")} or types
+    )
 
 
 def _type(block: ContentBlock) -> str:
-    """The type of a file; "" of other blocks."""
-    match block:
-        case ImageContent(mime_type=kind) | AudioContent(mime_type=kind):
-            return media_type(kind)
-        case EmbeddedResource(resource=BlobResourceContents(mime_type=kind)):
-            return media_type(kind)
-    return ""
+    """The type of a file that is not written as text; "" of other blocks."""
+    file = file_in(block)
+    kind = "" if file is None else media_type(file[1])
+    return kind if FILES.fullmatch(kind) else ""
 
 
 def _plain(content: list[str | JSONObject]) -> object:
@@ -435,10 +447,9 @@ class PydanticAIModel(ProviderModel):
             try:
                 return await super().__call__(request)
             except InputRefused as exc:
-                refused_types = {kind for kind in _types(request) if kind in str(exc.__cause__)}
-                if not refused_types:  # pydantic-ai names the type of a file, but not its message
-                    raise
                 cause = exc.__cause__
+                if not (refused_types := _refused_types(request, cause)):
+                    raise
             request = self._without_files(request, refused_types, cause)
 
     def _without_files(self, request: SamplingRequest, types: Set[str], cause: BaseException | None) -> SamplingRequest:
@@ -477,7 +488,8 @@ class PydanticAIModel(ProviderModel):
         settings = {name: value for name, value in body.items() if name not in not_settings}
         tools = body.get("tools", ())
         if self._defined[0] is not tools:  # `Prompt.written_tools` has the same while a server repeats them
-            written = [{**tool} for tool in tools]
+            # Not strict: pydantic-ai would infer it, also of schemas that OpenAI's strict mode refuses.
+            written = [{"strict": False, **tool} for tool in tools]
             for tool in written if type(self._client).__name__ == CHAT_COMPLETIONS else ():
                 cut_description(tool)
             self._defined = (tools, [sdk.ToolDefinition(**tool) for tool in written])

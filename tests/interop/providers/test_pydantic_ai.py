@@ -111,6 +111,10 @@ def test_what_a_user_says_is_one_prompt(content: list[Wire], written: object) ->
         ([AUDIO], [SOUND]),
         ([{"type": "resource", "resource": {"uri": "file:///a", "text": "notes"}}], "Contents of file:///a:\nnotes"),
         (
+            [{"type": "resource", "resource": {"uri": "a:", "blob": "PGEvPg==", "mimeType": "application/a+xml"}}],
+            "Contents of a::\n<a/>",
+        ),
+        (
             [{"type": "resource", "resource": {"uri": "a:", "blob": BINARY["data"], "mimeType": "application/pdf"}}],
             [{**BINARY, "media_type": "application/pdf"}],
         ),
@@ -119,7 +123,7 @@ def test_what_a_user_says_is_one_prompt(content: list[Wire], written: object) ->
             '{"name":"a","uri":"file:///a","type":"resource_link"}',
         ),
     ],
-    ids=["text", "nothing", "image", "audio", "text resource", "binary resource", "link"],
+    ids=["text", "nothing", "image", "audio", "text resource", "text file", "binary resource", "link"],
 )
 def test_what_a_tool_result_has_is_written(content: list[Wire], written: object) -> None:
     body = write_request(prompt(*calls(*content), tools=[ADD]))
@@ -214,11 +218,12 @@ def test_a_restored_turn_replaces_what_the_message_says() -> None:
             {},
             "messages[2]: this model takes no files of an unknown type",
         ),
+        (calls({**IMAGE, "mimeType": "image/bmp"}), {}, "messages[2]: this model takes no image/bmp"),
         ([user({**IMAGE, "mimeType": ""})], {}, "messages[0]: this model takes no files of an unknown type"),
         ([user(text())], {"metadata": {"user": "1"}}, "metadata: this model takes none"),
         ([user(text(""))], {}, "messages: this model takes no empty text, and there is nothing else"),
     ],
-    ids=["image of the model", "unknown file", "unknown image", "metadata", "nothing"],
+    ids=["image of the model", "unknown file", "image that few take", "unknown image", "metadata", "nothing"],
 )
 def test_what_has_no_place_is_refused(messages: list[Wire], fields: Wire, says: str) -> None:
     with pytest.raises(InputRefused) as refusal:
@@ -473,26 +478,62 @@ async def test_what_the_model_leaves_out_is_done_here() -> None:
     assert (answered.text, answered.stop_reason) == ("2 +", "stopSequence")
 
 
+NO_SOUND = "messages[0]: this model takes no audio/wav"
+
+
 @pytest.mark.parametrize(
-    "refusal_of_pydantic_ai",
+    ("refusal_of_pydantic_ai", "says"),
     [
-        NotImplementedError("BinaryContent with audio is not supported, secret"),
-        RuntimeError("Unsupported binary content type: secret"),
-        UserError("Unsupported image format: secret"),
+        (NotImplementedError("BinaryContent with audio is not supported, secret"), NO_SOUND),
+        (RuntimeError("Unsupported binary content type: secret"), NO_SOUND),
+        (
+            UserError("Unsupported image format: secret"),
+            "this model does not take all of this request: the type of a file, or a setting",
+        ),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=["kind of a file", "type of a file", "setting"],
 )
-async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text(refusal_of_pydantic_ai: Exception) -> None:
+async def test_what_pydantic_ai_cannot_write_is_refused_without_its_text(
+    refusal_of_pydantic_ai: Exception, says: str
+) -> None:
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise refusal_of_pydantic_ai
 
     with pytest.raises(InputRefused) as refusal:
         await PydanticAIModel(FunctionModel(answer))(request(user(AUDIO)))
 
-    assert (refusal.value.code, str(refusal.value)) == (
-        -32602,
-        "this model does not take all of this request: the type of a file, or a setting",
-    )
+    assert (refusal.value.code, str(refusal.value)) == (-32602, says)
+
+
+PDF: Wire = {"type": "resource", "resource": {"uri": "a:", "blob": "JVBERi0x", "mimeType": "application/pdf"}}
+
+
+@pytest.mark.parametrize(
+    ("says", "left"),
+    [
+        (
+            "BinaryContent with audio is not supported in OpenAI Responses tool returns",
+            ["application/pdf", "image/png"],
+        ),
+        ("Only images are supported for BinaryContent in Groq user prompts", ["image/png"]),
+        ("Files are not supported in Cohere tool returns", []),
+    ],
+    ids=["no audio", "only images", "nothing"],
+)
+async def test_files_of_a_tool_that_pydantic_ai_refuses_without_their_types_are_named(
+    says: str, left: list[str]
+) -> None:
+    seen: list[list[str]] = []
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        parts = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+        seen.append([file.media_type for part in parts for file in part.files])
+        if seen[-1] != left:
+            raise NotImplementedError(says)
+        return ModelResponse([TextPart("ok")])
+
+    assert (await PydanticAIModel(FunctionModel(answer))(request(*calls(PDF, IMAGE, AUDIO), tools=[ADD]))).text == "ok"
+    assert seen[-1] == left
 
 
 async def test_other_errors_of_pydantic_ai_are_failures() -> None:

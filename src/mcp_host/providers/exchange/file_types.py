@@ -18,17 +18,15 @@ FILE_TYPES = {
         (rb"RIFF.{4}WEBP", ("image/webp",)),
         (rb"BM.{4}\0{4}", ("image/bmp",)),
         (rb".{4}ftyp(hei[cxms]|hev[cxms]|mif1|msf1)", ("image/heic", "image/heif")),
-        (rb"RIFF.{4}WAVE", ("audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave")),
+        (rb"RIFF.{4}WAVE", ("audio/wav",)),
         # AAC and FLAC may begin with the tags of MP3.
-        (rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", ("audio/mpeg", "audio/mp3", "audio/x-mp3", "audio/aac", "audio/flac")),
+        (rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]", ("audio/mpeg", "audio/aac", "audio/flac")),
         (rb"%PDF-", ("application/pdf",)),
     )
 }
 """The types that a file may have which begins so, the most likely first."""
 
-ALWAYS_BEGIN_SO = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave"}
-)
+ALWAYS_BEGIN_SO = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav"})
 """Types of which no file begins otherwise. A PDF file may have something before its header, and an MP3 file has no header."""
 
 

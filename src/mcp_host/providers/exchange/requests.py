@@ -52,7 +52,14 @@ WRITTEN_AT_ONCE = 32_768  # bytes of tools: cleaning their schemas takes up to 3
 MAX_TOLD = 1024  # notes that a model keeps, not to repeat a warning
 MAX_DEPTH = 254  # of nested objects and lists: `to_json` writes no more
 
-TEXT_FILES = re.compile(r"text/.+|application/json")
+TEXT_FILES = re.compile(r"text/.+|application/((.+\+)?(json|xml)|(x-)?yaml|toml)")
+
+SPELLINGS = {
+    "image/jpg": "image/jpeg",
+    **dict.fromkeys(("audio/wave", "audio/x-wav", "audio/vnd.wave"), "audio/wav"),
+    **dict.fromkeys(("audio/mp3", "audio/x-mp3"), "audio/mpeg"),
+}
+"""How the APIs write the types of files that have several names."""
 
 WriteSchema: TypeAlias = Callable[[JSONObject], JSONObject]
 """Makes of any schema one that the provider takes, or raises ValueError."""
@@ -564,9 +571,9 @@ def link_text(link: ResourceLink) -> str:
 
 
 def media_type(written: str | None) -> str:
-    """The type of a file without its parameters, as it is registered: "image/jpeg" for "IMAGE/JPG; q=1"; "" if unknown."""
+    """The type of a file without its parameters, in the usual spelling: "image/jpeg" for "IMAGE/JPG; q=1"; "" if unknown."""
     kind = (written or "").partition(";")[0].strip().lower()
-    return "image/jpeg" if kind == "image/jpg" else kind
+    return SPELLINGS.get(kind, kind)
 
 
 def file_text(file: BlobResourceContents, where: str) -> str | None:

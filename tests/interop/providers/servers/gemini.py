@@ -66,7 +66,8 @@ NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 
 # [files]
 USER_TYPES = re.compile(
-    r"image/(png|jpeg|webp|heic|heif)|audio/(wav|mp3|mpeg|aiff|aac|ogg|flac)|video/(mp4|mpeg|webm)|application/pdf|text/.+"
+    r"image/(png|jpeg|webp|heic|heif)|audio/(wav|mp3|mpeg|aiff|aac|ogg|flac)"
+    r"|video/(mp4|mpeg|mpg|mov|avi|x-flv|webm|wmv|3gpp)|application/pdf|text/.+"
 )
 # [functions]: "multimodal function responses": images, PDF, plain text
 RESPONSE_TYPES = re.compile(r"image/(png|jpeg|webp)|application/pdf|text/plain")
