@@ -23,6 +23,7 @@ from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ClientCapabilities, Implementation
+from tests.client.support import QUESTION, HangingModel, sampling
 from tests.extent import on_both
 from tests.proxy.servers import ERAS, Planner, text_of, through, user, visit
 from tests.testing import raw
@@ -144,6 +145,19 @@ async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
         pass
     while proxy._relay.begun:
         await checkpoint()
+
+
+async def test_a_host_that_goes_while_it_is_asked_is_no_failure_of_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
+    model = HangingModel()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        await peer.request("sampling/createMessage", QUESTION)
+
+    async with through(Proxy(ScriptedPeer(script)), "legacy", sampling=sampling(with_tools=model)):
+        await model.begun.wait()
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_what_was_served_over_http_can_be_closed_from_another_event_loop() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable
+from contextlib import suppress
 
-from anyio import create_task_group
+from anyio import BrokenResourceError, ClosedResourceError, create_task_group
 
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.serving.service import Service
@@ -15,7 +16,8 @@ async def serve(service: Service, inbox: AsyncIterable[bytes], write: Callable[[
     """Serve the client whose messages come from *inbox*, until it ends. *write* sends a message, and never waits."""
 
     def send(message: Message, related: Id | None) -> None:
-        write(encode(message))
+        with suppress(ClosedResourceError, BrokenResourceError):  # the client has closed the connection
+            write(encode(message))
 
     async with create_task_group() as tasks:
         session = Session(service, tasks.start_soon, send)

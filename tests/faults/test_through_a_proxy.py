@@ -1,0 +1,180 @@
+"""A proxy in front of the servers of the catalogue: what they do costs one call of one host at most."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from anyio import fail_after
+
+from mcp_host import Client, Limits, Stdio, StreamableHttp
+from mcp_host.errors import McpError
+from mcp_host.proxy import Proxy
+from mcp_host.transports.infer import Connectable
+from tests.extent import THOROUGH
+from tests.faults.asking import ASKER, Model, answers, ask, sampling
+from tests.faults.fault import fault
+from tests.faults.http_server import SOON, mcp, says, streams, tides
+from tests.faults.stdio_server import GOOD, PARROT, hear, server, unharmed
+from tests.faults.test_envelopes import INVALID, METHODS, PARAMS, REPLY, UNKNOWN
+from tests.faults.test_event_streams import ENDINGS
+from tests.faults.test_framing import NOISE
+from tests.faults.test_http_answers import NO_REPLY
+from tests.faults.test_http_sessions import FORGOTTEN, TAKEN_BADLY
+from tests.faults.test_json import PLACES, STRUCTURED, TEXT, UNREADABLE, nested
+from tests.faults.test_sampling import BROKEN
+from tests.transports.children import python
+from tests.transports.http_peers import Heard, Wire, event, serving
+
+T = TypeVar("T")
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+FEW = None if THOROUGH else 3  # of each kind
+
+
+@pytest.fixture(autouse=True)
+def no_error_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What is no `McpError` ends a request of the host with "Internal error", and is logged as an error."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@asynccontextmanager
+async def hosts(server: Connectable, era: str, **options: Any) -> AsyncIterator[tuple[Client, Client]]:
+    """Two hosts of one proxy: each has a connection to the server of its own."""
+    proxy = Proxy(server, **options)
+    async with Client(proxy, era=era) as one, Client(proxy, era=era) as other:
+        yield one, other
+    await proxy.aclose()
+
+
+def some(kinds: dict[str, list[T]]) -> Iterator[tuple[str, T]]:
+    """A few of each kind, with a name."""
+    for kind, rows in kinds.items():
+        for number, row in enumerate(rows[:FEW]):
+            yield f"{kind} {number}", row
+
+
+# What a server says
+
+
+SAID = {
+    "noise": [noise + GOOD for noise in NOISE],
+    "unreadable": [*UNREADABLE.values()],
+    "unknown id": [REPLY % id + GOOD for id in UNKNOWN],
+    "invalid id": [words + GOOD for words in INVALID],
+    "notification": [
+        b'{"jsonrpc":"2.0","method":"notifications/%s"%s}\n' % each + GOOD
+        for each in itertools.product(METHODS, PARAMS)
+    ],
+    "nesting": [place % nested(levels) * 2 + GOOD for levels in (630, 150, 800) for place in PLACES],
+    "number": [STRUCTURED % number for number in (b"1e999", b"-1e999", b"9" * 4000, b"1e-999")],
+    "surrogate": [TEXT % b"cut: \\ud83d", TEXT % b"\\u0000"],
+    "shape": [b'{"jsonrpc":"2.0","id":@id,"result":%s}\n' % result for result in (b"5", b"{}", b'{"content":5}')],
+    "error": [
+        b'{"jsonrpc":"2.0","id":@id,"error":%s}\n' % error for error in (b"5", b"{}", b'{"code":"x","message":5}')
+    ],
+}
+
+
+@ERAS
+@fault("F01", "F08", "F09", "J01", "J05", "J06", "J12", "J13", "J14", "J16", "J17", "J19", "J22", "J23")
+async def test_what_a_server_says_over_a_pipe_costs_one_call_of_its_own_host(
+    era: str, subtests: pytest.Subtests
+) -> None:
+    async with hosts(Stdio(server(PARROT)), era) as (one, other):
+        for name, words in some(SAID):
+            with subtests.test(name), fail_after(SOON):
+                with suppress(McpError):
+                    await hear(one, words)
+                assert await unharmed(one)
+                assert await unharmed(other)
+
+
+@pytest.mark.parametrize(("of", "era"), [("host", "legacy"), ("proxy", "legacy"), ("proxy", "modern")])
+@fault("S02", "S03", "S04", "S05", "S06", "S14", "S15")
+async def test_a_request_that_breaks_a_rule_is_refused_and_reaches_no_model(of: str, era: str) -> None:
+    """A host of 2026-07-28 could not refuse it: its call would fail."""
+    model = Model()
+    proxy = Proxy(Stdio(python(ASKER)), sampling=sampling(model) if of == "proxy" else None)
+    async with Client(proxy, era=era, sampling=sampling(model) if of == "host" else None) as host:
+        refused = await answers(host, *[asked for asked, _ in BROKEN[:FEW]])
+        assert model.asked == []
+        await answers(host, ask())
+    await proxy.aclose()
+
+    assert {answer["error"]["code"] for answer in refused} == {-32602}
+    assert len(model.asked) == 1
+
+
+# What it answers over HTTP
+
+
+ANSWERED = {
+    "no reply": [*map(says, NO_REPLY.values())],
+    "ending": [streams(event(data), stay=True) for data, _ in ENDINGS.values()],
+    "taken badly": [*TAKEN_BADLY.values()],
+    "forgotten": [*FORGOTTEN.values()],
+    "status": [says(b"no", status) for status in (403, 404, 429, 500, 503)],
+    "login page": [says(b"<html>", content_type="text/html")],
+    "gzip": [says(b"no", content_encoding="gzip")],
+}
+
+
+@ERAS
+@fault("E17", "E18", "H02", "H05", "H13", "H15", "H17", "H18", "H19", "H22", "H34")
+async def test_what_a_server_answers_over_http_costs_one_call_of_its_own_host(
+    era: str, subtests: pytest.Subtests
+) -> None:
+    spoiled = dict(some(ANSWERED))
+
+    async def call(wire: Wire, heard: Heard) -> None:
+        await spoiled.get(heard.rpc["params"]["name"], says())(wire, heard)
+
+    async with serving(mcp(call=call)) as peer, hosts(StreamableHttp(peer.url), era) as (one, other):
+        for name in spoiled:
+            with subtests.test(name), fail_after(SOON):
+                with suppress(McpError):
+                    await one.call_tool(name)
+                await tides(one)
+                await tides(other)
+
+
+# How its process ends
+
+
+ENDS = {
+    "at once": "sys.exit(3)",
+    "in the handshake": "refuse(read(), -32601, 'Method not found'); read(); sys.exit(3)",
+    "in a call": "shake_hands(); read(); sys.exit(7)",
+    "by a signal": "shake_hands(); read(); os.kill(os.getpid(), signal.SIGKILL)",
+    "half a reply": 'shake_hands(); raw(\'{"jsonrpc": "2.0", "id": %d, "resu\' % read()["id"]); sys.exit(0)',
+    "no stdout": "shake_hands(); read(); os.close(1); time.sleep(60)",
+    "no version": 'refuse(read(), -32601, "Method not found"); reply(read(), {"protocolVersion": "1999-12-31", "capabilities": {}})',
+}
+
+
+@ERAS
+@pytest.mark.parametrize("end", [*ENDS][: None if THOROUGH else 4])
+@fault("J27", "P02", "P04", "P06", "P09", "P17")
+async def test_a_server_that_ends_costs_one_host_its_call(era: str, end: str, tmp_path: Path) -> None:
+    body = f"""
+    with open({str(tmp_path / "starts")!r}, "a+") as starts:
+        starts.write("x")
+        starts.flush()
+        first = starts.tell() == 1
+    if first:
+        {ENDS[end]}
+    shake_hands()
+    serve_all()
+    """
+    proxy = Proxy(Stdio(server(body, hands=False)), limits=Limits(close_timeout=0.6))
+    with fail_after(SOON), suppress(McpError):  # one that ends before the handshake may be started again for it
+        async with Client(proxy, era=era) as one:
+            await one.call_tool("tides")
+    async with Client(proxy, era=era) as other:
+        assert (await other.call_tool("tides")).text == "tides"
+    await proxy.aclose()
