@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_host.config import DIALECTS, read_servers
 from mcp_host.config.fields import KEYS, OAUTH_KEYS
 from mcp_host.config.formats.documents import MAX_FILE
-from mcp_host.config.formats.yaml_text import MAX_NODES, MAX_YAML
+from mcp_host.config.formats.yaml_text import MAX_YAML, TOO_LARGE
 from mcp_host.errors import ConfigError
 from tests.config.described import ANSWERS, ENVIRONMENT, written
 from tests.extent import saturated
@@ -58,8 +58,10 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
     (
         "config.yaml",
         "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
-        f"config.yaml: with its aliases it has more than {MAX_NODES} values",
+        f"config.yaml: {TOO_LARGE}",
     ),
+    ("config.yaml", f"a: &a {'x' * 100_000}\nb: [{'*a,' * 50}]", f"config.yaml: {TOO_LARGE}"),
+    ("config.yaml", f"a: &a\n  ? {'x' * 100_000}\n  : 1\nb: [{'*a,' * 50}]", f"config.yaml: {TOO_LARGE}"),
 ]  # fmt: skip
 
 STRUCTURE: list[tuple[str, str | bytes, str]] = [
@@ -238,8 +240,15 @@ def test_what_is_said_of_a_server_is_bounded(subtests: pytest.Subtests, tmp_path
             [server] = read_servers(path, dialect="claude-code").servers
             assert len(server.warnings) == count
             assert server.warnings[-1].startswith(last)
-    path = written(tmp_path, "mcp.json", json.dumps({"mcpServers": {}, "inputs": [0] * 300}))
-    assert read_servers(path).warnings[100:] == ("... and 200 more like these",)
+    for inputs, last in (
+        ([0] * 300, "... and 200 more like these"),
+        (
+            [{"id": "a", "options": ["x" * 70_000] * 2}],
+            "inputs[0]: it proposes more than 131,072 characters, and is ignored",
+        ),
+    ):
+        path = written(tmp_path, "mcp.json", json.dumps({"mcpServers": {}, "inputs": inputs}))
+        assert read_servers(path).warnings[-1] == last
 
 
 def test_there_is_no_file(tmp_path: Path) -> None:

@@ -464,8 +464,9 @@ async def test_the_question_says_what_the_file_proposes_for_inputs(project: Path
         {"id": "debug", "type": "promptString", "default": "--require=./it.js"},
         {"id": "region", "type": "pickString", "options": ["eu", "us"]},
         {"id": "key", "type": "promptString"},
+        {"id": "long", "type": "promptString", "default": "x" * 5_000},
     ]
-    env = {"NODE_OPTIONS": "${input:debug}", "REGION": "${input:region}", "KEY": "${input:key}"}
+    env = {"NODE_OPTIONS": "${input:debug}", "REGION": "${input:region}", "KEY": "${input:key}${input:long}"}
     path.write_text(json.dumps({"servers": {"a": {**DOWN, "env": env}}, "inputs": inputs}))
     approver = Approver()
 
@@ -477,6 +478,7 @@ async def test_the_question_says_what_the_file_proposes_for_inputs(project: Path
     assert [each for each in proposed.expansions if "proposes" in each] == [
         "the input debug: the file proposes --require=./it.js",
         "the input region: the file proposes eu or us",
+        f"the input long: the file proposes {'x' * 4_000}… (5000 characters)",
     ]
 
 

@@ -16,7 +16,7 @@ from mcp_host.config.formats.data import Members, member
 from mcp_host.config.formats.documents import Document, read_document
 from mcp_host.config.places import FoundFile, place_of, project_of
 from mcp_host.config.values import Input, Scope, Source
-from mcp_host.config.variables import Form, Variable, parse
+from mcp_host.config.variables import MAX_TEXT, Form, Variable, parse
 from mcp_host.errors import ConfigError, excerpt, quoted
 from mcp_host.secret import Secret
 
@@ -188,6 +188,10 @@ class _File:
                 option.get("value") if isinstance(option, dict) else option for option in _list(item.get("options"))
             ]
             default = item.get("default")
+            texts = [text for text in (default, *options) if isinstance(text, str)]
+            if sum(map(len, texts)) > MAX_TEXT:
+                self.warnings.append(f"inputs[{index}]: it proposes more than {MAX_TEXT:,} characters, and is ignored")
+                continue
             yield Input(
                 path=self._path,
                 id=item["id"],

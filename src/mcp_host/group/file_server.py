@@ -26,7 +26,7 @@ from mcp_host.config import (
     ToolFilter,
     ask_inputs,
 )
-from mcp_host.errors import ConfigError, escaped
+from mcp_host.errors import ConfigError, escaped, excerpt
 from mcp_host.group.consents import ApproveServer, ServerConsents
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.handlers import as_async, check_callable
@@ -46,6 +46,7 @@ T = TypeVar("T")
 NOT_ASKED = "it needs the consent of a person, and the group was made without approve_servers"
 REFUSED = "approve_servers has refused it"
 FAILED = "asking for consent failed"
+PROPOSED_SHOWN = 4000  # characters of what a file proposes for an input, which each of its servers may use
 NOT_USED = ("metadata_url", "authorization_url", "token_url", "resource")
 """Settings of a file for logging in that are not obeyed, since the server itself says where that is."""
 
@@ -249,7 +250,7 @@ def _proposals(entry: ServerEntry) -> Iterator[str]:
     """What the file proposes for its inputs, which a person takes with one key."""
     for each in entry.inputs:
         if texts := [text for text in (each.default, *each.options) if text]:
-            yield escaped(f"the input {each.id}: the file proposes {' or '.join(texts)}")
+            yield escaped(f"the input {each.id}: the file proposes {excerpt(' or '.join(texts), PROPOSED_SHOWN)}")
 
 
 def _settings(entry: ServerEntry) -> Iterator[str]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MAX_YAML = 256 * 1024  # characters: PyYAML reads about 100,000 a second
 MAX_NODES = 100_000  # values of a YAML file: aliases may repeat one a million times
+MAX_CHARACTERS = 4 * MAX_YAML  # of these values, likewise
+TOO_LARGE = f"with its aliases it has more than {MAX_NODES} values, or than {MAX_CHARACTERS} characters"
 NEEDS_YAML = "reading YAML needs PyYAML: pip install 'mcp-host[yaml]'"
 
 _NAME = re.compile(r"\b(alias|tag handle) .*", re.DOTALL)
@@ -40,13 +42,13 @@ def parse(path: Path, text: str) -> object:
     except yaml.reader.ReaderError as exc:
         line = text.count("\n", 0, exc.position) + 1
         return ConfigError(exc.reason, path=path, line=line, column=exc.position - text.rfind("\n", 0, exc.position))
-    except _TooManyNodes:
-        return ConfigError(f"with its aliases it has more than {MAX_NODES} values", path=path)
+    except _TooLarge:
+        return ConfigError(TOO_LARGE, path=path)
     except RecursionError:
         return ConfigError(TOO_DEEP, path=path)
 
 
-class _TooManyNodes(Exception):
+class _TooLarge(Exception):
     pass
 
 
@@ -54,16 +56,17 @@ class _Values:
     """The values of nodes. Each alias is counted as what it repeats."""
 
     def __init__(self) -> None:
-        self._nodes = 0
+        self._nodes = self._characters = 0
 
     def of(self, node: Node) -> object:
         import yaml
 
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise _TooManyNodes
+            raise _TooLarge
         if isinstance(node, yaml.ScalarNode):
-            return node.value if node.style else _CONSTANTS.get(node.value.lower(), node.value)
+            text = self._counted(node.value)
+            return text if node.style else _CONSTANTS.get(text.lower(), text)
         if isinstance(node, yaml.SequenceNode):
             return [self.of(item) for item in node.value]
         pairs = [(self._name(key), self.of(value)) for key, value in node.value]
@@ -76,4 +79,10 @@ class _Values:
 
     def _name(self, key: Node) -> str:
         """The name of a member, as it is written."""
-        return key.value if isinstance(key.value, str) else str(self.of(key))
+        return self._counted(key.value) if isinstance(key.value, str) else str(self.of(key))
+
+    def _counted(self, text: str) -> str:
+        self._characters += len(text)
+        if self._characters > MAX_CHARACTERS:
+            raise _TooLarge
+        return text
