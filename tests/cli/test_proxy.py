@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio import fail_after
 
-from mcp_host import Client, Stdio, StreamableHttp, ToolPins, always
+from mcp_host import Client, Limits, Stdio, StreamableHttp, ToolPins, always
 from mcp_host.cli.arguments import parse
 from mcp_host.cli.commands import proxy
 from mcp_host.cli.output import UsageError
@@ -157,6 +157,22 @@ def test_who_is_asked_before_the_model_answers(subtests: pytest.Subtests) -> Non
     for words, approver in APPROVERS:
         with subtests.test(" ".join(words)):
             assert proxy.approver(parse(["proxy", *words, *CALCULATOR])) is approver
+
+
+def test_a_timeout_is_for_connecting_and_for_calls_and_the_server_ends_before_the_host_is_impatient() -> None:
+    assert proxy.limits(parse(["proxy", *CALCULATOR])) is None
+    limits = proxy.limits(parse(["proxy", "--timeout", "7", *CALCULATOR]))
+    assert limits == Limits(connect_timeout=7, timeout=7, idle_timeout=7, close_timeout=3)
+
+
+async def test_the_revisions_towards_the_server_can_be_restricted() -> None:
+    """And what a server writes to stderr, here what it has received, is in the error."""
+    server = "import sys; print(sys.stdin.readline()[:120], file=sys.stderr, flush=True); sys.stdin.read()"
+    transport = proxied("--era", "2025-06-18", "--timeout", "0.5", "--", sys.executable, "-c", server)
+    says = r'was not ready within 0\.5 s.*"method":"initialize","params":\{"protocolVersion":"2025-06-18"'
+    with fail_after(IN_TIME), pytest.raises(ServerError, match=says):
+        async with Client(transport, era="legacy"):
+            pass
 
 
 @pytest.mark.parametrize(("only", "listed"), [("sol*", ["solve"]), ("plan_*", [])])

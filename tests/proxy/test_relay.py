@@ -95,6 +95,34 @@ async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_wit
     assert ended == [1, 0]
 
 
+async def test_the_era_of_the_server_is_found_out_once() -> None:
+    """A server that does not answer what it does not know costs five seconds."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        await Event().wait()
+
+    peer = ScriptedPeer(script)
+    proxy = Proxy(peer)
+    for _ in range(2):
+        async with through(proxy, "legacy"):
+            pass
+    assert [message["method"] for message in peer.received].count(DISCOVER) == 1
+
+
+async def test_the_revisions_towards_the_server_can_be_chosen() -> None:
+    seen = set[object]()
+
+    async def note(request: AnyRequest, call_next: CallNext) -> Params:
+        if isinstance(request, ClientRequest) and request.method == "tools/list":
+            seen.add(request.protocol_version)
+        return await call_next(request)
+
+    async with through(Proxy(Planner(), era="2025-06-18", middleware=[note]), "modern") as client:
+        await client.list_tools()
+    assert seen == {"2025-06-18"}
+
+
 async def test_hosts_without_a_handshake_share_a_connection_over_http() -> None:
     opened: list[int] = []
 

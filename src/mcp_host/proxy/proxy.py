@@ -14,6 +14,7 @@ from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.limits import Limits
 from mcp_host.middleware import Middleware
+from mcp_host.protocol.negotiation import EraCache
 from mcp_host.proxy.relay import Relay
 from mcp_host.proxy.upstream import SamplingChoice, Settings
 from mcp_host.sampling import Sampling
@@ -35,7 +36,7 @@ class Proxy:
     >>> proxy = Proxy(["uvx", "planner-server"], sampling=Sampling(with_tools=model, approve=ask_host))
     >>> proxy.run_stdio()
 
-    *server* and *name* are as for `Client`. *sampling* answers the server's requests for a model: with
+    *server*, *name* and *era* are as for `Client`. *sampling* answers the server's requests for a model: with
     ``answer_sampling="auto"`` where the host cannot, "always" also where it could, "never" at no time. *models* are the
     names of its models, the default first: a server whose host cannot sample finds them in ``_meta``, as
     ``sampling_models`` and ``sampling_default_model``, for its hints. *elicitation* answers forms and URLs of hosts
@@ -65,6 +66,7 @@ class Proxy:
         models: Sequence[str] = (),
         elicitation: Elicitation | None = None,
         tools: ToolPolicy | None = None,
+        era: str = "auto",
         middleware: Sequence[Middleware] = (),
         limits: Limits | None = None,
     ) -> None:
@@ -80,6 +82,8 @@ class Proxy:
             models=tuple(models),
             elicitation=elicitation,
             tools=tools,
+            era=era,
+            era_cache=EraCache(),
             middleware=tuple(middleware),
             limits=limits or Limits(timeout=math.inf, idle_timeout=math.inf, close_timeout=CLOSE_TIMEOUT),
         )
@@ -89,6 +93,7 @@ class Proxy:
             sampling=sampling,
             elicitation=elicitation,
             tools=tools,
+            era=era,
             middleware=settings.middleware,
             limits=settings.limits,
         )

@@ -16,6 +16,8 @@ from mcp_host.errors import McpError, excerpt
 
 logger = logging.getLogger(__name__)
 
+REMOVE_TIMEOUT = 30.0  # seconds for the server's answer: other subscriptions wait for it
+
 
 class Subscriptions:
     """Those of one connection: each lasts as long as a listener needs it."""
@@ -58,4 +60,4 @@ class Subscriptions:
             if not self._listeners_of[uri]:
                 del self._listeners_of[uri]
                 with suppress(McpError):
-                    await self._client.unsubscribe_resource(uri)
+                    await self._client.unsubscribe_resource(uri, timeout=REMOVE_TIMEOUT)

@@ -16,7 +16,7 @@ from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
 from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
-from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
 from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
 from mcp_host.proxy.subscriptions import Subscriptions
@@ -59,6 +59,8 @@ class Settings:
     models: tuple[str, ...]
     elicitation: Elicitation | None
     tools: ToolPolicy | None
+    era: str
+    era_cache: EraCache
     middleware: tuple[Middleware, ...]
     limits: Limits
 
@@ -125,6 +127,8 @@ class Upstream:
             roots=None if declared.roots is None else [],
             tools=settings.tools,
             lazy=True,  # a server that has ended is connected to again
+            era=settings.era,
+            era_cache=settings.era_cache,
             middleware=[*settings.middleware, self._answer],
             on_log=self._log,
             on_change=self._change,

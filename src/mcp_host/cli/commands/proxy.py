@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from logging.handlers import RotatingFileHandler
 
@@ -15,7 +16,9 @@ from mcp_host.cli.options import Options, secret_of
 from mcp_host.cli.output import Report, UsageError, print_aside
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.limits import Limits
 from mcp_host.proxy import Proxy, allow_tools, ask_host
+from mcp_host.proxy.proxy import CLOSE_TIMEOUT
 from mcp_host.sampling import Approve, Sampling, always
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import Tool
@@ -44,6 +47,8 @@ def run(options: Options) -> Report:
             answer_sampling=options.answer_sampling,
             models=models,
             tools=tool_policy(options),
+            era=options.era,
+            limits=limits(options),
         )
         if options.http is None:
             proxy.run_stdio()
@@ -77,6 +82,11 @@ def _begin_log(options: Options) -> None:
     for handler in handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         log.addHandler(handler)
+
+
+def limits(options: Options) -> Limits | None:
+    """With the time of ``--timeout``; None without one: then a call ends when its host cancels it."""
+    return None if options.timeout is None else replace(options.limits, close_timeout=CLOSE_TIMEOUT)
 
 
 def tool_policy(options: Options) -> ToolPolicy | None:
