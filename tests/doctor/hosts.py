@@ -95,7 +95,10 @@ class Host:
     initializes: bool = True
     named: bool = True
     same_ids: bool = False
-    answers_cancelled: bool = False
+    answers_cancelled: Answer = None
+    """The answer to the request that was cancelled."""
+    crosses: bool = False
+    """Whether that is sent before the cancellation is read."""
     one_by_one: bool = False
     loses_state: str = ""
     """The exchange whose answer it sends without the state."""
@@ -103,6 +106,7 @@ class Host:
     async def run(self, doctor: Doctor, revision: str) -> None:
         """Call the tool of *doctor* until it is complete, or `MOST_CALLS` times."""
         self._stateless, self._exchange, self._left, self._id = revision == MODERN, "", "", 0
+        self._cancelled: object = None
         self._send, inbox = create_memory_object_stream[bytes](math.inf)
         outbox, self._receive = create_memory_object_stream[bytes](math.inf)
         async with create_task_group() as tasks:
@@ -170,18 +174,25 @@ class Host:
         first = method != "ping" or self._exchange == "ping"
         answer = self._answer(method, params) if first else self.pings.get(self._exchange, {})
         if self._exchange == "cancelled" and first:
-            answer = HELLO if self.answers_cancelled else None
-        elif answer is None:
+            answer = self.answers_cancelled if self.crosses else None
+            self._cancelled = None if self.crosses else id
+        elif self._cancelled is not None and self._exchange != "cancelled":
+            self._write_answer(self._cancelled, self.answers_cancelled)
+            self._cancelled = None
+        if answer is None and self._exchange != "cancelled":
             left, self._left = self._left == self._exchange, self._exchange
             return left
         for each in self.reports if first else ():
             if each.exchange == self._exchange:
                 self._write(method=each.method, params=each.params)
+        self._write_answer(id, answer)
+        return True
+
+    def _write_answer(self, id: object, answer: Answer) -> None:
         if isinstance(answer, Refused):
             self._write(id=id, error={"code": answer.code, "message": answer.message})
         elif answer is not None:
             self._write(id=id, result=answer)
-        return True
 
     def _answer(self, method: str, params: Wire) -> Answer:
         right = RIGHT.get(self._exchange, HELLO)

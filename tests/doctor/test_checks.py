@@ -107,7 +107,7 @@ WRONG: Mapping[str, Host] = {
     "sampling-progress": Host(reports=[progress(2), progress("3")]),
     "progress-tokens": Host(reports=[progress(1), progress(2, "other")]),
     "late-progress": Host(reports=[progress(1), progress(2, exchange="parallel")]),
-    "cancelled": Host(answers_cancelled=True),
+    "cancelled": Host(answers_cancelled=HELLO),
     "after-cancelled": bad_ping("cancelled"),
     "denied": answers("denied", ERROR),
     "unknown-content": answers("unknown-content", HELLO),

@@ -103,6 +103,25 @@ class Silent(Host):
         return True
 
 
+async def test_a_result_may_cross_its_cancellation_and_an_error_is_one_of_the_cancellation(
+    subtests: pytest.Subtests,
+) -> None:
+    rejected = Refused(0, "Request cancelled")
+    for host, expected in (
+        (Host(answers_cancelled=HELLO, crosses=True), ("skipped", "the result crossed the cancellation")),
+        (Host(answers_cancelled=rejected, crosses=True), ("warning", "error 0: Request cancelled")),
+        (Host(answers_cancelled=rejected), ("warning", "error 0: Request cancelled")),
+    ):
+        with subtests.test(host=host):
+            doctor = Doctor()
+            with fail_after(IN_TIME):
+                await host.run(doctor, LEGACY)
+
+            outcomes = doctor.checkups[0].outcomes()
+            [found] = [(each.verdict, each.seen) for each in outcomes if each.check.name == "cancelled"]
+            assert found == expected
+
+
 async def test_a_model_that_is_cut_off_need_not_use_a_tool() -> None:
     doctor = Doctor()
     cut_off = {"tool-choice-required": lambda right: {**RIGHT["url"], "content": [], "stopReason": "maxTokens"}}  # type: ignore[dict-item]

@@ -108,6 +108,13 @@ def sampled_by_official_client(version: int, server: str | list[str], mode: str,
     return [python_with(version), str(CLIENTS / "sampled.py"), where, mode, kind, json.dumps(calls)]
 
 
+def host_to_check(package: str, version: int, capabilities: str, revision: str, url: str) -> list[str]:
+    """The command for a host on a client of others, for the check-up at *url*."""
+    if package == "typescript":
+        return ["node", str(CLIENTS / "doctor.mjs"), str(_package("sdk")), capabilities, url]
+    return [python_with(version), str(CLIENTS / "doctor.py"), package, capabilities, revision, url]
+
+
 def aimock(fixtures: Path, port: int) -> list[str]:
     """The command for a server of many models' APIs, which says what is in *fixtures*."""
     command = CACHE / "node" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"

@@ -53,7 +53,7 @@ class Checkup:
 
     async def _exchange(self, name: str, call: ReceivedRequest, ask: Ask) -> None:
         exchange = EXCHANGES[name]
-        seen = Seen(self.host, [None] * exchange.requests, unexpected_before=self.host.unexpected)
+        seen = Seen(self.host, [None] * exchange.requests, unexpected_before=len(self.host.unexpected))
         self.seen[name] = seen
         index = 0
         async with create_task_group() as tasks:
@@ -70,7 +70,7 @@ class Checkup:
                             scope.cancel()  # the request is sent, and its cancellation
                         await request()
                 index += 1
-        seen.notifications_before_end = len(self.host.notifications)
+        seen.unexpected_at_end, seen.notifications_at_end = len(self.host.unexpected), len(self.host.notifications)
 
     async def _request(
         self, seen: Seen, index: int, method: str, params: Params, call: ReceivedRequest, ask: Ask

@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from mcp_host.doctor.exchanges import DEFAULTS, FEW_TOKENS, FIELDS, PROGRESS_TOKEN, WEATHER
 from mcp_host.doctor.seen import Refused, Seen
 from mcp_host.elicitation.form import FORMATS
-from mcp_host.errors import quoted
+from mcp_host.errors import excerpt, quoted
 from mcp_host.json_schema.schema import Schema
-from mcp_host.protocol.jsonrpc import Params
+from mcp_host.protocol.jsonrpc import Failure, Params
 
 MOST_PER_TOKEN = 16  # characters; a token of prose has about four
 PROGRESS = "notifications/progress"
@@ -217,9 +217,15 @@ def wrong_role(result: Params) -> str | None:
 
 
 def not_cancelled(seen: Seen) -> Finding:
-    if seen.host.unexpected > seen.unexpected_before:
-        return broken("a response came nevertheless")
-    return kept("no response came")
+    """A host that has answered the ping which followed has read the cancellation: no result may come after that."""
+    responses = seen.host.unexpected
+    errors = [each for each in responses[seen.unexpected_before :] if isinstance(each, Failure)]
+    if errors:
+        return broken(f"error {errors[0].code}: {excerpt(errors[0].message)}")
+    if responses[seen.unexpected_at_end :]:
+        return broken("a result came after the answer to the ping that followed")
+    crossed = len(responses) > seen.unexpected_before
+    return skipped("the result crossed the cancellation") if crossed else kept("no response came")
 
 
 # Progress
@@ -231,7 +237,7 @@ def of_progress(problem: Callable[[list[Params], int], str | None]) -> Judge:
     def judge(seen: Seen) -> Finding:
         sent = seen.host.notifications
         reports = [each.params for each in sent if each.method == PROGRESS]
-        early = len([each for each in sent[: seen.notifications_before_end] if each.method == PROGRESS])
+        early = len([each for each in sent[: seen.notifications_at_end] if each.method == PROGRESS])
         if not reports:
             return skipped("no progress was reported")
         found = problem(reports, early)

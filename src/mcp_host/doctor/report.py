@@ -33,13 +33,18 @@ def text(checkups: Iterable[Checkup]) -> str:
         name = excerpt(f"{host.name} {host.version}".strip()) or "a host without a name"
         numbers = ", ".join(f"{number} {verdict}" for verdict, number in counts(outcomes).items())
         lines += [f"{name}, {host.revision}: {numbers}", ""]
-        for verdict in ("failed", "warning", "passed", "skipped"):
+        for verdict in ("failed", "warning", "passed"):
             for outcome in outcomes:
                 if outcome.verdict == verdict:
                     check = outcome.check
                     lines.append(f"{verdict:<8} {check.name} ({check.level}): {outcome.seen}")
-                    if verdict in ("failed", "warning"):
+                    if verdict != "passed":
                         lines += [f"         {check.rule}", f"         {url_of(outcome, host)}"]
+        skipped: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            if outcome.verdict == "skipped":
+                skipped.setdefault(outcome.seen, []).append(outcome.check.name)
+        lines += [f"skipped  {reason}: {', '.join(names)}" for reason, names in skipped.items()]
         lines.append("")
     return "\n".join(lines)
 

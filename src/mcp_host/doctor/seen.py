@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from mcp_host.errors import excerpt
-from mcp_host.protocol.jsonrpc import Id, Notification, Params
+from mcp_host.protocol.jsonrpc import Id, Notification, Params, Response
 
 
 class Refused(NamedTuple):
@@ -41,7 +41,7 @@ class Host:
     retries_without_state: int = 0
     """Retries without the `requestState`."""
     notifications: list[Notification] = field(default_factory=list)
-    unexpected: int = 0
+    unexpected: list[Response] = field(default_factory=list)
     """Responses to no open request."""
 
     def declares(self, capability: str) -> bool:
@@ -66,5 +66,7 @@ class Seen:
     """The request that brought each answer: since 2026-07-28 the retry."""
     unexpected_before: int = 0
     """How many responses to no open request there were when it began."""
-    notifications_before_end: int | None = None
-    """How many notifications there were when the last answer came."""
+    unexpected_at_end: int | None = None
+    """How many there were when the last answer came."""
+    notifications_at_end: int | None = None
+    """How many notifications there were then."""

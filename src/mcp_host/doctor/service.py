@@ -55,7 +55,7 @@ class CheckupService(Service):
 
     def unexpected(self, response: Response) -> None:
         for checkup in self.checkups.values():
-            checkup.host.unexpected += 1
+            checkup.host.unexpected.append(response)
 
     def capabilities(self) -> dict[str, Any]:
         return {"tools": {"listChanged": True}}
