@@ -341,6 +341,11 @@ SECRET_TEXTS: dict[str, tuple[str, str]] = {
     "a quoted variable": ("DB_PASS='@'\n", "Hello World"),
     "a variable in a command": ("docker run -e OPENAI_KEY=@ image", "QZXJVKWY0"),
     "a line of YAML": ("user: ada\npassword: @\n", "QZXJVKWY0"),
+    "nested YAML": ("secrets:\n  DB_PASSWORD: @\n", "QZXJVKWY0"),
+    "a name after a label": ("Failed: api_token=@", "QZXJVKWY0"),
+    "a fragment of a URL": ("https://a/#access_token=@&b=c", "QZXJ"),
+    "a variable of PowerShell": ("$env:API_TOKEN = '@'", "QZXJVKWY0"),
+    "a flow of YAML": ("config: {API_KEY: @}", "QZXJVKWY0"),
     "a connection string": ("Server=db;AccountKey=@;Encrypt=yes", "QZXJVKWY0=="),
     "a private key": ("-----BEGIN RSA PRIVATE KEY-----\n@\n-----END RSA PRIVATE KEY-----", "QZXJVKWYQZXJVKWY01\nQZ=="),
     "an encrypted key": (
@@ -440,7 +445,8 @@ def test_a_value_with_a_secret_name_beside_it_is_marked_and_what_only_looks_like
 def test_forms_of_secrets_are_looked_for_in_linear_time(subtests: pytest.Subtests) -> None:
     redaction = Redaction((), {})
     key = "-----BEGIN PRIVATE KEY-----\n"
-    parts = ("A=B ", "A: ", "eyJ", "://", "?a=", "sk-", "xoxb-", "Bearer ", "A:\\n", "export ", " ", key, f"{key}A")
+    names = ("A=B ", "A: ", "A:\\n", "A=", "PASSWORD=", "PASSWORD1=")
+    parts = (*names, "eyJ", "://", "?a=", "sk-", "xoxb-", "Bearer ", "export ", " ", key, f"{key}A")
     for beginning, repeated in (*(("", part) for part in parts), (f"{key}{'A' * 16}", "\nA")):
 
         def mark(length: int, beginning: str = beginning, repeated: str = repeated) -> None:

@@ -40,21 +40,16 @@ PRIVATE_KEY = rf"""
     (?P<private>[A-Za-z0-9+/=]{{16,}}(?:{LINE}+[A-Za-z0-9+/=]+)*)
 """
 USER = r"""://(?P<user>[^\s/@:"'<>\\]+):?@"""  # of a URL: some services take a key as the user, with no password
-PARAMETER = r"""[?&](?P<parameter>[\w.%-]+)=(?P<argument>[^\s&#"'<>\\]+)"""
-NAMED = r"""
-    (?<![\w.-])(?P<name>[\w.-]+)["'\\]*\s*[:=]\s*["'\\]*
-    (?P<scheme>(?:(?i:bearer|basic|token)\ +)?)
-    (?P<value>[^\s"'\\<>,;&)\]}]+)
-"""
+PARAMETER = r"""[?&#](?P<parameter>[\w.%-]+)=(?P<argument>[^\s&#"'<>\\]+)"""
 VARIABLE = r"""^(?:export\ +|set\ +)?(?P<variable>[A-Z][A-Z0-9_]*)=["']?(?P<content>[^"'\\<>\n]+)"""
 BY_SCHEME = r"\b(?P<kind>(?i:bearer|basic))\ +(?P<credential>[\w.~+/=-]+)"
 FORMS = [
     re.compile("|".join(rf"(?<![A-Za-z0-9_-])(?:{key})" for key in KEYS.values())),
-    *(
-        re.compile(form, re.VERBOSE | re.MULTILINE)
-        for form in (PRIVATE_KEY, USER, PARAMETER, VARIABLE, BY_SCHEME, NAMED)
-    ),
+    *(re.compile(form, re.VERBOSE | re.MULTILINE) for form in (PRIVATE_KEY, USER, PARAMETER, VARIABLE, BY_SCHEME)),
 ]
+NAME = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]+)["'\\]*\s*[:=]\s*["'\\]*(?P<scheme>(?:(?i:bearer|basic|token) +)?)""")
+VALUE = re.compile(r"""[^\s"'\\<>,;&)\]}]+""")
+LONGEST_LABEL = 500  # characters of a value that is no secret, and may begin with another name
 
 
 class Found(NamedTuple):
@@ -70,6 +65,22 @@ def find_secrets(text: str) -> Iterator[Found]:
     for form in FORMS:
         for match in form.finditer(text):
             yield from _secret_of(match)
+    yield from _named(text)
+
+
+def _named(text: str) -> Iterator[Found]:
+    """What follows the names of secrets. What follows another name may be one of these: ``Failed: token=…``."""
+    end = 0
+    for match in NAME.finditer(text):
+        name = match["name"]
+        if match.start() < end or not is_secret_variable(name) or (value := VALUE.match(text, match.end())) is None:
+            continue
+        # In prose and in code, what follows such a name is often a word, a type or a function.
+        if could_be_secret(value[0]) and (re.search(r"\d", value[0]) or name.lower().endswith("authorization")):
+            yield Found(*value.span(), match["scheme"].strip())
+        elif len(value[0]) <= LONGEST_LABEL:
+            continue
+        end = value.end()
 
 
 def _secret_of(match: re.Match[str]) -> Iterator[Found]:
@@ -84,10 +95,6 @@ def _secret_of(match: re.Match[str]) -> Iterator[Found]:
             yield Found(*match.span("content"))
         case {"kind": str(kind), "credential": str(value)} if could_be_secret(value):
             yield Found(*match.span("credential"), kind)
-        case {"name": str(name), "value": str(value), "scheme": str(scheme)} if is_secret_variable(name):
-            # In prose and in code, what follows such a name is often a word, a type or a function.
-            if could_be_secret(value) and (re.search(r"\d", value) or name.lower().endswith("authorization")):
-                yield Found(*match.span("value"), scheme.strip())
         case groups if not groups:  # a key
             yield Found(*match.span())
 
