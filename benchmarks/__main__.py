@@ -11,9 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks import growth, page
 from benchmarks.installation import install, say
-from benchmarks.peers import BARE, FASTMCP, FASTMCP_CONFIG, MCP, OURS, PEERS, Peer
-from benchmarks.report import Row, cost_table, eras_table, goals_table, several_servers_table, wall_table
-from benchmarks.scenarios import BY_REVISION, SCENARIOS, SEVERAL_SERVERS, Scenario
+from benchmarks.peers import BARE, FASTMCP, FASTMCP_CONFIG, MCP, OURS, PEERS, RELAYS, Peer
+from benchmarks.report import (
+    Row,
+    cost_table,
+    eras_table,
+    goals_table,
+    relays_table,
+    several_servers_table,
+    wall_table,
+)
+from benchmarks.scenarios import BY_REVISION, RELAY_GOALS, RELAYED, SCENARIOS, SEVERAL_SERVERS, Scenario
 from benchmarks.variants import COMPARISONS
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
@@ -44,10 +52,12 @@ def main(arguments: Sequence[str]) -> int:
             tables = growth_tables(url)
         elif options.servers:
             tables = servers_tables(options, url)
+        elif options.relays:
+            tables = relays_tables(options, url)
         else:
             tables = scenario_tables(options, url)
             if options.only == list(SCENARIOS) and options.clients == list(PEERS):
-                tables |= servers_tables(options, url)
+                tables |= servers_tables(options, url) | relays_tables(options, url)
         if complete:
             tables |= growth_tables(url) | variants_tables(url, options.rounds, *COMPARISONS) | {"machine": machine}
             page.PAGE.write_text(page.rewrite(page.PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
@@ -66,6 +76,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--adapters", action="store_true", help="only the cost of adapters of models; only prints")
     parser.add_argument("--oauth", action="store_true", help="only the cost of a token of OAuth; only prints")
     parser.add_argument("--servers", action="store_true", help="only the cost of several servers; only prints")
+    parser.add_argument("--relays", action="store_true", help="only the cost of proxies; only prints")
     parser.add_argument("--only", type=some_of(SCENARIOS), default=list(SCENARIOS), metavar="NAME,...")
     parser.add_argument("--clients", type=some_of(PEERS), default=list(PEERS), metavar="NAME,...")
     parser.add_argument("--rounds", type=int)
@@ -91,6 +102,8 @@ def clients_of(options: argparse.Namespace) -> list[str]:
         return [OURS.name]
     if options.servers:
         return [OURS.name, MCP.name, FASTMCP.name]
+    if options.relays:
+        return [OURS.name, FASTMCP.name]
     named: list[str] = options.clients
     return [OURS.name, MCP.name] if options.growth else named
 
@@ -98,7 +111,7 @@ def clients_of(options: argparse.Namespace) -> list[str]:
 def is_complete(options: argparse.Namespace) -> bool:
     """Whether this run measures everything that the page shows."""
     everything = options.only == list(SCENARIOS) and options.clients == list(PEERS)
-    a_part = options.quick or options.growth or options.servers or options.middleware
+    a_part = options.quick or options.growth or options.servers or options.relays or options.middleware
     a_part = a_part or options.adapters or options.oauth
     return everything and options.rounds >= ROUNDS and not a_part
 
@@ -116,6 +129,12 @@ def servers_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
     peers = [OURS, MCP, FASTMCP, FASTMCP_CONFIG, BARE]
     rows = compare(SEVERAL_SERVERS, peers, url, options.rounds, QUICK_SHARE if options.quick else 1.0)
     return {"servers": several_servers_table(rows, peers)}
+
+
+def relays_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
+    """Our proxy, and those of others, between a client and a server."""
+    rows = compare(RELAYED, RELAYS, url, options.rounds, QUICK_SHARE if options.quick else 1.0)
+    return {"relays": relays_table(rows, RELAYS, RELAY_GOALS)}
 
 
 def compile_modules(peers: Iterable[Peer], url: str) -> None:

@@ -42,6 +42,7 @@ class Measurement(TypedDict):
     cpu: float  # seconds, user and system
     wall: float
     memory: int  # bytes: what open sessions add to the process; for every other kind, the whole process
+    latency: NotRequired[float]  # the 99th percentile of the operations, in seconds
     connections: NotRequired[int]  # that the whole job opened, as the HTTP server counts them
 
 

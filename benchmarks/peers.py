@@ -40,4 +40,21 @@ FASTMCP_CONFIG = replace(
 )
 """For several servers. It is no column of the other tables: there it is the same client."""
 
+
+def _relay(peer: Peer, title: str, *command: str) -> Peer:
+    return replace(peer, title=title, worker=(sys.executable, "-m", "benchmarks.clients.relayed", *command))
+
+
+RELAYS = (
+    _relay(OURS, "`mcp-host proxy`", installation.OURS.python, "-m", "mcp_host", "proxy", "--"),
+    _relay(
+        FASTMCP,
+        f"{FASTMCP.title}, `create_proxy`",
+        installation.FASTMCP.python,
+        "-m",
+        "benchmarks.relays.fastmcp_proxy",
+    ),
+    _relay(BARE, "bare relay", sys.executable, "-m", "benchmarks.relays.bare"),
+)
+
 PEERS = {peer.name: peer for peer in (OURS, MCP, FASTMCP, TYPESCRIPT, BARE)}

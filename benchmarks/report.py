@@ -102,19 +102,33 @@ def several_servers_table(rows: Iterable[Row], peers: Sequence[Peer]) -> str:
             row.scenario.title,
             row.scenario.unit,
             f"≤ {row.scenario.goal:.2f}",
-            *(_compared(row, peer) for peer in peers),
+            *(_compared(row, peer, None if peer in (OURS, BARE) else row.scenario.goal) for peer in peers),
         ]
         for row in rows
     )
     return table(heading, lines, numbers_from=2)
 
 
-def _compared(row: Row, peer: Peer) -> str:
+def relays_table(rows: Iterable[Row], peers: Sequence[Peer], goals: Mapping[tuple[str, str], float]) -> str:
+    """Each relay's cost, and in brackets the ratio of ours to it, where there is a goal for that."""
+    heading = ["what passes", "unit", *(peer.title for peer in peers)]
+    lines = (
+        [
+            row.scenario.title,
+            row.scenario.unit,
+            *(_compared(row, peer, goals.get((row.scenario.name, peer.name))) for peer in peers),
+        ]
+        for row in rows
+    )
+    return table(heading, lines, numbers_from=2)
+
+
+def _compared(row: Row, peer: Peer, goal: float | None) -> str:
+    """The cost of *peer*, with the ratio of ours to it if there is a *goal* for that."""
     cell = _cell(row.cost[peer.name])
-    if peer in (OURS, BARE) or not (ratios := row.ratios_to(peer)):
+    if goal is None or not (ratios := row.ratios_to(peer)):
         return cell
-    assert row.scenario.goal is not None
-    missed = "" if median(ratios) <= row.scenario.goal else ", **missed**"
+    missed = "" if median(ratios) <= goal else ", **missed**"
     return f"{cell} ({ratio(median(ratios))}{missed})"
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from benchmarks.job import ADDRESSES, Job, Kind, Measurement, Server
 
 Transport = Literal["stdio", "json", "stream"]  # of HTTP; "sse" in a path makes fastmcp speak an older transport
-Unit = Literal["ms / 1k", "ms", "ms / MB", "ms / 1k tools", "KiB", "MiB", "connections"]
+Unit = Literal["ms / 1k", "ms", "ms, p99", "ms / MB", "ms / 1k tools", "KiB", "MiB", "connections"]
 
 MiB = 1 << 20
 REQUESTS = 96  # sampling requests of one call, one after another
@@ -87,6 +87,8 @@ class Scenario:
                 return spent["memory"] / MiB
             case "connections":
                 return spent["connections"]
+            case "ms, p99":
+                return spent["latency"] * 1e3
 
     @property
     def timed(self) -> bool:
@@ -155,7 +157,25 @@ SEVERAL_SERVERS = [
              operations=10, warm_up=1, tools=10, http_servers=10),
 ]
 """What `ClientGroup` does: connect to all at once, list the tools of all, call one of each, close."""
+
+RELAYED = [
+    Scenario("relay-echo", "relayed stdio echo, one at a time: CPU", "ms / 1k", None, "echo",
+             operations=600, warm_up=200),
+    Scenario("relay-echo-64", "relayed stdio echo, 64 in flight: CPU", "ms / 1k", None, "echo",
+             operations=1200, warm_up=200, in_flight=64),
+    Scenario("relay-latency-64", "relayed stdio echo, 64 in flight: latency", "ms, p99", None, "echo",
+             operations=1200, warm_up=200, in_flight=64),
+]
+"""What a relay between a client and a server costs: its own process, or the time of a call."""
 # fmt: on
+
+RELAY_GOALS = {
+    ("relay-echo", "bare"): 2.2,
+    ("relay-latency-64", "bare"): 2.5,
+    ("relay-echo", "fastmcp"): 0.33,
+    ("relay-echo-64", "fastmcp"): 0.33,
+}
+"""The highest ratio of our relay's cost to that of another, by scenario and name."""
 
 SERVER_DIFFERS = ("echo", "sample", "progress", "tools", "connect")
 BY_REVISION = [row for row in ROWS if row.kind in SERVER_DIFFERS and not row.stateless and row.at_most is None]

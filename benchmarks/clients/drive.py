@@ -58,10 +58,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 AT_ONCE = 64  # connections that are opened at the same time; the others wait, as in a host
 
 
-def main(open: Open, open_group: OpenGroup) -> None:
+def main(open: Open, open_group: OpenGroup | None = None, driver: type[Driver] | None = None) -> None:
     """Do the jobs that come on stdin, one a line, and print a measurement for each."""
+    driver = driver or Driver
     for line in sys.stdin:
-        print(json.dumps(asyncio.run(Driver(open, Job(*json.loads(line)), open_group).run())), flush=True)
+        print(json.dumps(asyncio.run(driver(open, Job(*json.loads(line)), open_group).run())), flush=True)
 
 
 class Driver:
