@@ -69,7 +69,7 @@ MAY_IMPORT = {
     "telemetry": {
         *("concurrency", "errors", "middleware", "protocol", "sampling", "session", "transports", "types", "version"),
     },
-    "serving": {"concurrency", "errors", "protocol", "types"},
+    "serving": {"concurrency", "errors", "protocol", "transports", "types"},
     "proxy": {
         *("client", "concurrency", "elicitation", "errors", "limits", "middleware", "protocol", "sampling"),
         *("serving", "session", "terminal", "transports", "types", "version"),

@@ -179,6 +179,17 @@ RequestT = TypeVar("RequestT", ClientRequest, ServerRequest)
 Send: TypeAlias = Callable[[RequestT], Awaitable[dict[str, Any]]]
 
 
+@dataclass(frozen=True, slots=True)
+class AroundServerRequests:
+    """Middleware for requests of the server only. A client with no other prepares nothing for middleware in its own."""
+
+    function: Callable[[ServerRequest, CallNext], Awaitable[dict[str, Any]]]
+
+    def __call__(self, request: AnyRequest, call_next: CallNext) -> Awaitable[dict[str, Any]]:
+        assert isinstance(request, ServerRequest), "the stack has chosen"
+        return self.function(request, call_next)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSession:
     """A session that has ended, *seconds* after connecting.
@@ -208,6 +219,7 @@ class MiddlewareStack:
         if callable(middleware) or isinstance(middleware, str | bytes):
             raise TypeError("middleware is a list of functions: middleware=[function]")
         self._middleware = tuple(middleware)
+        self._around_ours = tuple(each for each in self._middleware if not isinstance(each, AroundServerRequests))
         self._transport, self._server = transport, server
         self.client_request = partial(ClientRequest, server=server, transport=transport)
         self.server_request = partial(ServerRequest, server=server, transport=transport)
@@ -215,6 +227,11 @@ class MiddlewareStack:
             _check_middleware(each)
         candidates: Sequence[object] = self._middleware
         self._observers = [each for each in candidates if isinstance(each, SessionObserver)]
+
+    @property
+    def around_ours(self) -> Self | None:
+        """The stack, if any of it is for requests of ours."""
+        return self if self._around_ours else None
 
     def session_ended(self, protocol_version: str, seconds: float, error: ConnectionClosed | None) -> None:
         """Tell those that observe sessions."""
@@ -238,7 +255,9 @@ class MiddlewareStack:
             ValueError: The HTTP headers cannot be sent, or the transport writes them itself.
             TypeError: A middleware passed on something else than a request of this direction, or returned no result.
         """
-        if depth == len(self._middleware):
+        kind = type(request)
+        stack = self._around_ours if kind is ClientRequest else self._middleware
+        if depth == len(stack):
             if not isinstance(request.method, str):
                 raise TypeError(f"the method of a request is text, not {type(request.method).__name__}")
             if not isinstance(request.params, Mapping):
@@ -248,14 +267,13 @@ class MiddlewareStack:
                 if request.headers:
                     request = request.with_headers({name: Secret(value) for name, value in request.headers.items()})
             return await send(request)
-        kind = type(request)
 
         async def call_next(passed: AnyRequest) -> dict[str, Any]:
             if not isinstance(passed, kind):
                 raise TypeError(f"call_next takes the {kind.__name__}, not {type(passed).__name__}")
             return await self.run(passed, send, depth=depth + 1)
 
-        middleware = self._middleware[depth]
+        middleware = stack[depth]
         result: object = middleware(request, call_next)
         if isawaitable(result):
             result = await result

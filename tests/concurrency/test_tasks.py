@@ -56,6 +56,28 @@ async def test_leaving_cancels_the_jobs_and_waits_for_them() -> None:
     assert ended == ["cleaned up", "cleaned up"]
 
 
+async def test_waiting_until_no_job_runs() -> None:
+    steps: list[str] = []
+    go = anyio.Event()
+
+    async def job() -> None:
+        await go.wait()
+        steps.append("ended")
+
+    with anyio.fail_after(25):
+        async with HandlerTasks.open() as tasks:
+            await tasks.idle()
+            tasks.start(job)
+            tasks.start(job)
+            async with anyio.create_task_group() as others:
+                others.start_soon(tasks.idle)
+                await anyio.wait_all_tasks_blocked()
+                go.set()
+            steps.append("idle")
+
+    assert steps == ["ended", "ended", "idle"]
+
+
 async def test_one_job_can_be_cancelled_and_none_starts_after_the_end() -> None:
     steps: list[str] = []
 

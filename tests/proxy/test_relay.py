@@ -19,6 +19,7 @@ from mcp_host.protocol.eras import DISCOVER, LISTEN, REMOVED_REQUESTS
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params, Request
 from mcp_host.proxy import Proxy
 from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
+from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.testing import ScriptedPeer
@@ -210,6 +211,21 @@ async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_one_un
         assert first.client.connected
         assert not second.client.connected
         assert len(relay.upstreams) == MAX_UPSTREAMS
+        await relay.aclose()
+
+
+async def test_requests_that_come_at_once_share_a_connection() -> None:
+    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+    found: list[Upstream] = []
+
+    async def connect() -> None:
+        found.append(await relay._upstream(host_with(0)))
+
+    with fail_after(25):
+        async with create_task_group() as tasks:
+            tasks.start_soon(connect)
+            tasks.start_soon(connect)
+        assert found == [*relay.upstreams.values()] * 2
         await relay.aclose()
 
 

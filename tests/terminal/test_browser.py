@@ -170,7 +170,7 @@ async def test_a_browser_that_stays_open_keeps_neither_the_caller_nor_the_end_of
     with fail_after(25):
         assert await open_default(URL, starting=0.01)
 
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "browser"]
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "_open"]
     assert thread.daemon
     (tmp_path / "pipe").write_text("\n")
     thread.join(20)

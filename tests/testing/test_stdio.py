@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from mcp_host.serving.stdio import MAX_WAITING
+from mcp_host.transports._process.child import LINES_PER_TICK
 from tests.testing.raw import INITIALIZE, INITIALIZED, answer, call, request, text, with_meta
 
 ROOT = Path(__file__).parents[2]
@@ -137,6 +139,34 @@ def test_piped_input_is_answered_before_the_server_ends(child: Child) -> None:
     said, _ = child.finish()
 
     assert [message["id"] for message in said] == [0, 1]
+
+
+def test_a_file_of_requests_is_answered_into_a_file(backend: str, tmp_path: Path) -> None:
+    requests = [HANDSHAKE, *(request(id, "ping") for id in range(1, 2 * LINES_PER_TICK))]
+    (tmp_path / "in").write_text("\n".join(json.dumps(message) for message in requests))
+    with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
+        command = [sys.executable, "-m", "tests.testing.stdio_server", backend]
+        subprocess.run(command, cwd=ROOT, stdin=stdin, stdout=stdout, timeout=DEADLINE, check=True)
+
+    answers = [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert answers == [*range(2 * LINES_PER_TICK)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
+def test_pipes_that_others_have_too_stay_blocking(backend: str) -> None:
+    stdin, to_stdin = os.pipe()
+    from_stdout, stdout = os.pipe()
+    command = [sys.executable, "-m", "tests.testing.stdio_server", backend]
+    with subprocess.Popen(command, cwd=ROOT, stdin=stdin, stdout=stdout) as process:
+        with os.fdopen(to_stdin, "wb") as requests, os.fdopen(from_stdout, "rb") as answers:
+            requests.write(json.dumps(HANDSHAKE).encode() + b"\n")
+            requests.flush()
+            assert json.loads(answers.readline())["id"] == 0
+            assert os.get_blocking(stdin)
+            assert os.get_blocking(stdout)
+        assert process.wait(DEADLINE) == 0
+    os.close(stdin)
+    os.close(stdout)
 
 
 def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None:

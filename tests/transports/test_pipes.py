@@ -14,7 +14,7 @@ import pytest
 import sniffio
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.posix import ReadEnd, WriteEnd, open_pipe
+from mcp_host.transports._process.posix import InheritedWriteEnd, ReadEnd, WriteEnd, open_pipe
 
 CHUNK = 64 * 1024  # bytes
 
@@ -263,3 +263,36 @@ async def test_a_reader_goes_on_waiting_if_another_has_read_what_woke_it() -> No
         await other.aclose()
 
     assert read == [b"one", b"two"]
+
+
+async def test_an_inherited_pipe_stays_as_it_is_and_is_written_as_far_as_it_has_room() -> None:
+    """Another process that has it, too, would find it non-blocking."""
+    from_pipe, to_pipe = os.pipe()
+    reading, writing = ReadEnd(from_pipe, inherited=True), InheritedWriteEnd(to_pipe)
+    data, read = bytes(range(256)) * 4096, list[bytes]()
+
+    with anyio.fail_after(25):
+        assert writing.write(b"small") == 5
+        written = writing.write(data)
+        assert 0 < written < len(data)
+        assert writing.write(b"no room") == 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reading.read_all, read.append)
+            while written < len(data):
+                written += await writing.write_some(memoryview(data)[written:])
+            assert os.get_blocking(from_pipe)
+            assert os.get_blocking(to_pipe)
+            await writing.aclose()
+
+    assert b"".join(read) == b"small" + data
+    await reading.aclose()
+
+
+async def test_an_inherited_pipe_without_a_reader_is_broken() -> None:
+    from_pipe, to_pipe = os.pipe()
+    os.close(from_pipe)
+    writing = InheritedWriteEnd(to_pipe)
+
+    with pytest.raises(BrokenPipeError):
+        writing.write(b"lost")
+    await writing.aclose()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -99,6 +99,29 @@ async def test_queued_lines_are_written_together_and_in_order() -> None:
         pipe.make(100)
 
     assert (pipe.taken, pipe.writes) == (b"one\ntwo\nthree\n", 1)
+
+
+@pytest.mark.parametrize("end", [lambda pipe: pipe.make(100), Pipe.break_], ids=["written", "broken"])
+async def test_all_is_flushed_once_nothing_is_queued(end: Callable[[Pipe], None]) -> None:
+    pipe = Pipe(0)
+    writer = writing(pipe)
+    flushed: list[int] = []
+
+    async def flush() -> None:
+        await writer.flushed()
+        flushed.append(writer.lines)
+
+    await flush()
+    writer.write(b"one\n")
+    writer.write(b"two\n")
+    assert writer.lines == 2
+    async with running(writer), anyio.create_task_group() as tasks:
+        tasks.start_soon(flush)
+        await anyio.wait_all_tasks_blocked()
+        assert flushed == [0]
+        end(pipe)
+
+    assert flushed == [0, 0]
 
 
 async def test_one_write_has_lines_of_up_to_64_kib() -> None:

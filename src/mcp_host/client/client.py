@@ -357,7 +357,7 @@ class Client:
         on_reports = None if on_progress is None else _reporting(on_progress)
         call = Call(method="tools/call", params=params, timeouts=timeouts, on_reports=on_reports, caller=caller)
         try:
-            if self._state.middleware is None:
+            if self._state.around_ours is None:
                 _, result = await self._call_tool(connection, call)
                 assert result is not None, "it is not relayed"
                 return result
@@ -585,7 +585,7 @@ class Client:
     async def _send_notification(self, method: str, params: Params, timeout: float | None) -> None:
         connection, timeouts = await self._lifetime.live(timeout, None)
         call = Call(method=method, params=params, timeouts=timeouts)
-        if self._state.middleware is None:
+        if self._state.around_ours is None:
             await connection.notify(call)
         else:
             await self._through_middleware(connection, call, self._notify)
@@ -698,7 +698,7 @@ class Client:
     async def _send(self, connection: Connection, call: Call) -> Params:
         """Make one request of the application, through the middleware."""
         try:
-            if self._state.middleware is None:
+            if self._state.around_ours is None:
                 return await self._perform(connection, call)
             return await self._through_middleware(connection, call, self._perform)
         except CallbackRaised as raised:
@@ -778,7 +778,7 @@ class Client:
         The time until it does so first does not count in *timeout*, nor after a session was lost in which nothing ran. Each time it goes to the
         connection of that moment: the server may have ended meanwhile.
         """
-        stack, timeouts, now = self._state.middleware, call.timeouts, connection.dispatcher.now
+        stack, timeouts, now = self._state.around_ours, call.timeouts, connection.dispatcher.now
         assert stack is not None, "the caller has looked"
         began = now()
         first, may_have_run = True, False

@@ -28,6 +28,18 @@ def spawn(job: Job, at_end: Callable[[], None] = lambda: None) -> None:
     Loop.running().spawn(job, at_end)
 
 
+def spawn_in_scope(job: Job, *, spawn: Callable[[Job], object] = spawn) -> CancelScope:
+    """Run *job* in a task that *spawn* starts, and in a cancel scope, which is returned."""
+    scope = CancelScope()
+
+    async def run() -> None:
+        with scope:
+            await job()
+
+    spawn(run)
+    return scope
+
+
 class HandlerTasks:
     """Jobs side by side, each in a task and a cancel scope. Leaving `open` cancels them and waits for them."""
 
@@ -37,6 +49,7 @@ class HandlerTasks:
         self._context = copy_context()
         self._started: dict[CancelScope, Any] = {}
         self._cancelled = False
+        self._idle: Event | None = None
 
     @classmethod
     @asynccontextmanager
@@ -65,9 +78,17 @@ class HandlerTasks:
                     await job()
             finally:  # not in a done callback, which would cost another turn of the event loop
                 del self._started[scope]
+                if self._idle is not None and not self._started:
+                    self._idle.set()
 
         self._started[scope] = self._loop.start(self._tasks, run, self._context if context is None else context)
         return scope
+
+    async def idle(self) -> None:
+        """Wait until no job runs."""
+        if self._started:
+            self._idle = Event()
+            await self._idle.wait()
 
     def cancel(self) -> None:
         """Cancel every job, and each that is started later."""

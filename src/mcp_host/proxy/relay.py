@@ -45,6 +45,8 @@ class Relay(Service):
     """The capabilities of the server, once there is a connection to it."""
     upstreams: OrderedDict[tuple[bool, bytes], Upstream] = field(default_factory=OrderedDict)
     """By the era of the host and its capabilities; the one used last is last."""
+    key: tuple[RemoteClient | None, tuple[bool, bytes]] = (None, (False, b""))
+    """The host of the last request, which is the same in a session, and its key."""
     lock: Lock | None = None
     """Of connecting and closing. It belongs to the event loop that serves, where this object need not be made."""
     begun: set[Relay] = field(default_factory=set)
@@ -139,7 +141,9 @@ class Relay(Service):
         Raises:
             RequestError: The server cannot be reached, or there are too many connections to it.
         """
-        key = client.stateless, to_json(client.capabilities.to_wire())
+        if self.key[0] is not client:
+            self.key = client, (client.stateless, to_json(client.capabilities.to_wire()))
+        _, key = self.key
         if key not in self.upstreams:
             async with self._locked():  # only for this: meanwhile, other hosts use other connections
                 if key not in self.upstreams:

@@ -13,7 +13,7 @@ from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.errors import InputRefused, McpError
 from mcp_host.limits import Limits
-from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Middleware
+from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest, Middleware, ServerRequest
 from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
 from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
@@ -119,6 +119,7 @@ class Upstream:
         """The level that a server with a handshake was told, for a host whose requests each name one."""
         declared = host.capabilities
         self._announced = _announcement(settings, declared)
+        announcing = [self._announce_models] if self._announced else []
         self.client = Client(
             settings.server,
             name=settings.name,
@@ -129,7 +130,7 @@ class Upstream:
             lazy=True,  # a server that has ended is connected to again
             era=settings.era,
             era_cache=settings.era_cache,
-            middleware=[*settings.middleware, self._answer],
+            middleware=[*settings.middleware, *announcing, AroundServerRequests(self._answer)],
             on_log=self._log,
             on_change=self._change,
             on_notification=self._notification,
@@ -217,12 +218,15 @@ class Upstream:
 
     # What the server sends
 
-    async def _answer(self, request: AnyRequest, call_next: CallNext) -> Params:
+    async def _announce_models(self, request: AnyRequest, call_next: CallNext) -> Params:
+        """Tell the server of the proxy's models wherever it is told the capabilities."""
+        connecting = isinstance(request, ClientRequest) and request.method in CONNECTING
+        if isinstance(request, ClientRequest) and (connecting or request.protocol_version in MODERN_VERSIONS):
+            request = request.with_meta(self._announced)
+        return await call_next(request)
+
+    async def _answer(self, request: ServerRequest, call_next: CallNext) -> Params:
         """Pass a request of the server on to the host, or let the proxy answer it."""
-        if isinstance(request, ClientRequest):
-            if self._announced and (request.method in CONNECTING or request.protocol_version in MODERN_VERSIONS):
-                request = request.with_meta(self._announced)
-            return await call_next(request)
         outer = request.outer.caller if request.outer is not None else None
         caller = outer if isinstance(outer, HostCall) else self._lock.current
         host = self._host if caller is None else caller.call.client

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from anyio import CancelScope, Event
 
+from mcp_host.concurrency.backends import Job
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -32,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Spawn: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-"""Starts a task that may outlive the current request."""
+Spawn: TypeAlias = Callable[[Job], CancelScope]
+"""Runs a job, which raises nothing but cancellation, in a task that may outlive the current request. Returns its cancel scope."""
 
 Send: TypeAlias = Callable[[Message, Id | None], None]
 """Sends a message, on the stream of the client's request with this id if there is one. Never waits."""
@@ -149,15 +150,12 @@ class Dispatcher:
         if isinstance(answer, dict):
             self._reply(Success(request.id, answer))
             return
-        self._running[request.id] = CancelScope()
-        self._spawn(partial(self._run, request, answer))
+        self._running[request.id] = self._spawn(partial(self._run, request, answer))
 
     async def _run(self, request: Request, answer: AsyncAnswer) -> None:
-        scope = self._running[request.id]
-        reply: Response | None = None
+        reply: Response
         try:
-            with scope:
-                reply = Success(request.id, await answer())
+            reply = Success(request.id, await answer())
         except RequestError as exc:
             reply = Failure(request.id, exc.code, exc.message, exc.data)
         except McpError as exc:
@@ -165,9 +163,11 @@ class Dispatcher:
         except Exception:
             logger.exception("answering %s failed", request.method)
             reply = Failure(request.id, INTERNAL_ERROR, "Internal error")
-        finally:
+        except BaseException:  # cancelled
             del self._running[request.id]
-        if scope.cancel_called or reply is None:  # "Receivers of cancellation SHOULD [...] not send a response"
+            self._on_cancelled(request.id)
+            raise
+        if self._running.pop(request.id).cancel_called:  # "Receivers of cancellation SHOULD [...] not send a response"
             self._on_cancelled(request.id)
         else:
             self._reply(reply)

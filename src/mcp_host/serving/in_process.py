@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable
 from contextlib import suppress
 
-from anyio import BrokenResourceError, ClosedResourceError, create_task_group
+from anyio import BrokenResourceError, ClosedResourceError
 
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.protocol.jsonrpc import Id, Message, decode, encode
 from mcp_host.serving.service import Service
 from mcp_host.serving.session import Session
@@ -19,12 +20,11 @@ async def serve(service: Service, inbox: AsyncIterable[bytes], write: Callable[[
         with suppress(ClosedResourceError, BrokenResourceError):  # the client has closed the connection
             write(encode(message))
 
-    async with create_task_group() as tasks:
-        session = Session(service, tasks.start_soon, send)
+    async with HandlerTasks.open() as tasks:
+        session = Session(service, tasks.start, send)
         try:
             async for raw in inbox:
                 for message in decode(raw):
                     session.receive(message)
         finally:
             session.close()
-        tasks.cancel_scope.cancel()

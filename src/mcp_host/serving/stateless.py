@@ -70,12 +70,14 @@ class Stateless:
 
     def __init__(self, service: Service, spawn: Spawn) -> None:
         self._service = service
+        self._serves_any = bool(service.modern_versions)
+        self._serves_all = not service.handshake_versions
         self._spawn = spawn
         self._suspended: dict[str, SuspendedCall] = {}
 
     def serves(self, version: object) -> bool:
         """Whether a message that names this *version* is stateless. Without a handshake, all are."""
-        return bool(self._service.modern_versions) and (version is not None or not self._service.handshake_versions)
+        return self._serves_any and (version is not None or self._serves_all)
 
     def accept(self, request: Request, notify: Notify) -> ReceivedRequest:
         """Read who is calling.

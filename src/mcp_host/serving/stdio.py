@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from contextlib import redirect_stdout, suppress
-from queue import SimpleQueue
-from threading import Thread
+from collections.abc import Iterator
+from contextlib import aclosing, redirect_stdout, suppress
+from io import FileIO
+from stat import S_ISFIFO, S_ISSOCK
 from typing import Literal
 
 import anyio
-from anyio import CancelScope, Event, RunFinishedError, create_task_group, current_time, from_thread, to_thread
-from anyio.lowlevel import current_token
+from anyio import CancelScope, create_task_group, move_on_after
+from anyio.lowlevel import checkpoint
 
+from mcp_host.concurrency.tasks import HandlerTasks
+from mcp_host.concurrency.threads import run_in_daemon
+from mcp_host.errors import ConnectionClosed
 from mcp_host.protocol.jsonrpc import Id, Message, Notification, decode, encode
 from mcp_host.serving.service import Service
 from mcp_host.serving.session import Session
+from mcp_host.transports._process.child import LINES_PER_TICK, OnChunk, ReadablePipe, WritablePipe
+from mcp_host.transports.stdio import LineBuffer, LineWriter, LongLine
+
+if sys.platform != "win32":  # pragma: no branch
+    from mcp_host.transports._process.posix import InheritedWriteEnd, ReadEnd
 
 ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers
 MAX_WAITING = 10_000  # lines that the client has not read; beyond that, notifications are dropped
 FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
+READ_SIZE = 64 * 1024  # bytes that a thread reads at once
 
 
 def run(service: Service, backend: Literal["asyncio", "trio"]) -> None:
@@ -43,50 +54,84 @@ def _take_over() -> tuple[int, int]:
     return stdin, stdout
 
 
-async def _serve(service: Service, stdin: int, stdout: int) -> None:
-    """Serve one client. Threads read and write, because that works for pipes, files and terminals on every platform.
+class ThreadedFile:
+    """What no event loop can wait for: a file, a terminal, and on Windows also a pipe. Threads read and write it.
 
     They are daemons: a read or write that never returns must not keep the process alive.
     """
-    lines: SimpleQueue[bytes | None] = SimpleQueue()
-    ended, token = Event(), current_token()
 
-    def send(message: Message, related: Id | None) -> None:
-        if lines.qsize() < MAX_WAITING or not isinstance(message, Notification):
-            lines.put(encode(message) + b"\n")
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
 
-    def receive(line: bytes) -> None:
-        for message in decode(line):
-            session.receive(message)
+    async def read_all(self, on_chunk: OnChunk) -> None:
+        while chunk := await run_in_daemon(self._file.read, READ_SIZE):
+            for _ in on_chunk(chunk) or ():
+                await checkpoint()
 
-    def read() -> None:
-        with suppress(RunFinishedError), open(stdin, "rb") as pipe:  # the event loop may end first
-            try:
-                with suppress(KeyboardInterrupt):  # trio raises here what interrupts `receive` in the main thread
-                    for line in pipe:
-                        if not line.isspace():
-                            from_thread.run_sync(receive, line, token=token)
-            finally:
-                from_thread.run_sync(ended.set, token=token)
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Nothing fits without waiting."""
 
-    def write() -> None:
-        with suppress(OSError), open(stdout, "wb") as pipe:  # the client may close the pipe; our stdin ends, too
-            while (line := lines.get()) is not None:
-                pipe.write(line)
-                pipe.flush()
+    async def write_some(self, data: memoryview) -> int:
+        return await run_in_daemon(self._file.write, data)
 
-    writer = Thread(target=write, name="stdout", daemon=True)
-    writer.start()
-    try:
-        async with create_task_group() as tasks:
-            session = Session(service, tasks.start_soon, send)
-            Thread(target=read, name="stdin", daemon=True).start()
-            await ended.wait()
-            session.stateless.end()
-            tasks.cancel_scope.deadline = current_time() + ANSWER_TIMEOUT
-        session.close()
-    finally:
-        with CancelScope(shield=True):  # also after Ctrl-C: no process of the service is left
-            await service.aclose()
-    lines.put(None)
-    await to_thread.run_sync(writer.join, FLUSH_TIMEOUT)
+    async def aclose(self) -> None:
+        self._file.close()
+
+
+def _is_pipe(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return S_ISFIFO(mode) or S_ISSOCK(mode)
+
+
+def _open_input(fd: int) -> ReadablePipe:
+    if sys.platform != "win32" and _is_pipe(fd):
+        return ReadEnd(fd, inherited=True)
+    return ThreadedFile(FileIO(fd, "rb"))
+
+
+def _open_output(fd: int) -> WritablePipe:
+    if sys.platform != "win32" and _is_pipe(fd):
+        return InheritedWriteEnd(fd)
+    return ThreadedFile(FileIO(fd, "wb"))
+
+
+async def _serve(service: Service, stdin: int, stdout: int) -> None:
+    """Serve one client."""
+    async with (
+        aclosing(_open_input(stdin)) as reader,
+        aclosing(_open_output(stdout)) as output,
+        create_task_group() as writing,
+    ):
+        writer, buffer = LineWriter(output, limit=math.inf, stall_timeout=math.inf), LineBuffer(math.inf)
+
+        def send(message: Message, related: Id | None) -> None:
+            if writer.lines < MAX_WAITING or not isinstance(message, Notification):
+                line = encode(message) + b"\n"
+                with suppress(ConnectionClosed):  # the client may close the pipe; our stdin ends, too
+                    writer.write(line)
+
+        def receive(chunk: bytes) -> Iterator[None]:
+            for number, line in enumerate(buffer.feed(chunk), 1):
+                assert not isinstance(line, LongLine), "there is no limit"
+                if line and not line.isspace():
+                    for message in decode(line):
+                        session.receive(message)
+                if not number % LINES_PER_TICK:
+                    yield
+
+        writing.start_soon(writer.run)
+        try:
+            async with HandlerTasks.open() as tasks:
+                session = Session(service, tasks.start, send)
+                await reader.read_all(receive)
+                list(receive(b"\n"))  # the last line needs no line end
+                session.stateless.end()
+                with move_on_after(ANSWER_TIMEOUT):
+                    await tasks.idle()
+            session.close()
+        finally:
+            with CancelScope(shield=True):  # also after Ctrl-C: no process of the service is left
+                await service.aclose()
+        with move_on_after(FLUSH_TIMEOUT):
+            await writer.flushed()
+        writing.cancel_scope.cancel()

@@ -251,7 +251,7 @@ class Dispatcher:
                 method, params, headers, timeouts, on_event=on_event, stateless=stateless, sent_ids=sent_ids
             )
 
-        if self._middleware is None:
+        if (middleware := self._client.around_ours) is None:
             return await send(params, {})
 
         async def pass_on(request: ClientRequest) -> dict[str, Any]:
@@ -259,11 +259,11 @@ class Dispatcher:
             return (await send(dict(request.params), request.headers, request.sent_ids)).result
 
         version = None if self.session is None else self.session.era.version
-        request = self._middleware.client_request(method, params, protocol_version=version)
+        request = middleware.client_request(method, params, protocol_version=version)
         with HandlerScope(client=self._client), ExitStack() as resume:
             timeouts.pause()
             resume.callback(timeouts.resume)
-            return Success(0, await self._middleware.run(request, pass_on))
+            return Success(0, await middleware.run(request, pass_on))
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""

@@ -83,6 +83,8 @@ class ClientState:
     subscriptions: dict[str, None] = field(default_factory=dict)
     """URIs of resources; an ordered set."""
     log_level: str | None = None
+    around_ours: MiddlewareStack | None = field(init=False)
+    """The middleware, if any of it is for requests of the client."""
     default_log_level: str | None = field(init=False)
     """What each request names instead, in revisions where it has to."""
     warnings: list[str] = field(default_factory=list)
@@ -93,6 +95,7 @@ class ClientState:
     def __post_init__(self) -> None:
         if self.ping_interval is not None:
             check_seconds("ping_interval", self.ping_interval, zero=False)
+        self.around_ours = None if self.middleware is None else self.middleware.around_ours
         handshake = self.allowed_versions.legacy
         self.default_log_level = None if self.on_log is None else DEFAULT_LOG_LEVEL
         self.offers = self.features.offers((handshake or self.allowed_versions.modern)[0])

@@ -6,14 +6,13 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
-from threading import Thread
 from traceback import format_exception
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from anyio import Event, move_on_after
+from anyio import move_on_after
 
-from mcp_host.concurrency.backends import Loop
+from mcp_host.concurrency.threads import run_in_daemon
 
 if TYPE_CHECKING:
     from mcp_host.terminal.text import Layout
@@ -95,25 +94,9 @@ async def open_default(url: str, *, starting: float = STARTING) -> bool:
     The URL is percent-encoded where it could mean something to a command that is a script. A browser that has not
     ended after *starting* seconds is open: some run as long as their window.
     """
-    loop, ended = Loop.running(), Event()
-    opens, failures = True, list[Exception]()
-
-    def run() -> None:
-        nonlocal opens
-        try:
-            opens = _open(url)
-        except Exception as exc:
-            failures.append(exc)
-        finally:
-            loop.call_soon(ended.set)
-
-    # No worker thread of anyio's: on asyncio the host could not end before the browser.
-    Thread(target=run, name="browser", daemon=True).start()
     with move_on_after(starting):
-        await ended.wait()
-    if failures:
-        raise failures[0]
-    return opens
+        return await run_in_daemon(_open, url)
+    return True
 
 
 def _open(url: str) -> bool:

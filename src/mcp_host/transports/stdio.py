@@ -34,7 +34,7 @@ from mcp_host.protocol.jsonrpc import (
     too_large,
 )
 from mcp_host.secret import Secret, SecretValues
-from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, ChildStdin
+from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, WritablePipe
 from mcp_host.transports._process.program import VARIABLE, program_of
 from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import OnStderr, Stderr
@@ -441,7 +441,7 @@ class LineBuffer:
     and reported at once, because it may never end.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: float) -> None:
         self._limit = limit
         self._line = bytearray()  # not a list of pieces: small ones would take more memory than they hold
         self._size = 0
@@ -497,7 +497,7 @@ class LineWriter:
     the others, so that a cancelled caller never leaves half a line behind.
     """
 
-    def __init__(self, pipe: ChildStdin, *, limit: int, stall_timeout: float) -> None:
+    def __init__(self, pipe: WritablePipe, *, limit: float, stall_timeout: float) -> None:
         self._pipe = pipe
         self._limit = limit
         self._stall_timeout = stall_timeout
@@ -537,6 +537,16 @@ class LineWriter:
     async def wait_for_room(self, data: bytes) -> None:
         """Wait until `write` takes *data*, or raises because the pipe has broken."""
         while self._queue and self._size + len(data) > self._limit:
+            await self._shrunk.wait()
+
+    @property
+    def lines(self) -> int:
+        """How many lines are queued."""
+        return len(self._queue)
+
+    async def flushed(self) -> None:
+        """Wait until no line is queued, or the pipe has broken."""
+        while self._queue:
             await self._shrunk.wait()
 
     def withdraw(self, line: QueuedLine) -> bool:

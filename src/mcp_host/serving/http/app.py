@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from anyio import current_time, move_on_after
 
-from mcp_host.concurrency.tasks import spawn
+from mcp_host.concurrency.tasks import spawn_in_scope
 from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
@@ -69,7 +70,7 @@ class HttpApp:
         self._methods = METHODS if service.handshake_versions else ("POST",)
         self._sessions: dict[str, HttpSession] = {}
         self._stateless_service = service.begin(None)
-        self._stateless = Stateless(self._stateless_service, spawn)
+        self._stateless = Stateless(self._stateless_service, spawn_in_scope)
         self._stateless_posts: set[Post] = set()
         self._event_loop: EventLoop | None = None
 
@@ -223,7 +224,8 @@ class HttpApp:
         try:
             async with http.while_connected() as tasks:
                 post.scope = tasks.cancel_scope
-                Dispatcher(tasks.start_soon, post.send, lambda _: self._stateless.answer(call)).receive(message)
+                start = partial(spawn_in_scope, spawn=tasks.start_soon)
+                Dispatcher(start, post.send, lambda _: self._stateless.answer(call)).receive(message)
                 with move_on_after(None if post.json_response else KEEP_ALIVE):
                     await post.stream.begun()  # the first message may decide the status
                 response = post.response({})

@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 
 from anyio import CancelScope, current_time
 
-from mcp_host.concurrency.tasks import spawn
+from mcp_host.concurrency.tasks import spawn_in_scope
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
@@ -80,7 +80,7 @@ class HttpSession:
         self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
         self.get_stream = EventStream("get")
         self._json_response = json_response
-        self._session = Session(service, spawn, self._send, self._settle)
+        self._session = Session(service, spawn_in_scope, self._send, self._settle)
         self._posts: dict[Id, Post] = {}
         self._ended: deque[EventStream] = deque(maxlen=RETAINED)
         self._count = 0  # of requests

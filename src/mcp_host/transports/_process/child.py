@@ -21,7 +21,7 @@ OnChunk: TypeAlias = Callable[[bytes], Iterator[None] | None]
 """Takes what was read. Returns an iterator if that is too much work for one tick: each step does a part of it."""
 
 
-class ChildStdin(Protocol):
+class WritablePipe(Protocol):
     """The writing end of a pipe. Writing raises one of `PIPE_ERRORS` once either end is closed."""
 
     def write(self, data: bytes | memoryview, /) -> int | None:
@@ -32,14 +32,18 @@ class ChildStdin(Protocol):
         """Wait until at least one byte was written; return how many were."""
         ...
 
+    async def aclose(self) -> None: ...
+
+
+class ChildStdin(WritablePipe, Protocol):
+    """Our end of the server's stdin."""
+
     async def wait_until_read(self) -> None:
         """Wait until the server has read all that was written. Returns at once where the system cannot tell."""
         ...
 
-    async def aclose(self) -> None: ...
 
-
-class ChildOutput(Protocol):
+class ReadablePipe(Protocol):
     """The reading end of a pipe."""
 
     async def read_all(self, on_chunk: OnChunk) -> None:
@@ -55,8 +59,8 @@ class Child(ABC):
 
     process: Process
     stdin: ChildStdin
-    stdout: ChildOutput
-    stderr: ChildOutput
+    stdout: ReadablePipe
+    stderr: ReadablePipe
 
     @abstractmethod
     async def stop(self, limit: float) -> None:

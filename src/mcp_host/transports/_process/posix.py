@@ -18,6 +18,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from select import PIPE_BUF, POLLOUT, poll
 
 from anyio import CancelScope, current_time, notify_closing, open_process, sleep, wait_writable
 from anyio.lowlevel import checkpoint
@@ -120,11 +121,33 @@ class WriteEnd(FileIO):
             self.close()
 
 
-class ReadEnd(FileIO):
-    """The reading end of a pipe."""
+class InheritedWriteEnd(WriteEnd):
+    """The writing end of a pipe or socket that this process was started with.
+
+    Others may write to it, too, and would find it non-blocking with us. So it stays as it is, and is written in pieces:
+    one of `PIPE_BUF` bytes fits as soon as any do.
+    """
 
     def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
+        FileIO.__init__(self, fd, "wb")
+        self._poll = poll()
+        self._poll.register(fd, POLLOUT)
+
+    def write(self, data: bytes | memoryview, /) -> int:  # type: ignore[override]  # any buffer
+        """Write what fits without waiting; return how many bytes that was."""
+        written, size = 0, len(data)
+        while written < size and self._poll.poll(0):
+            piece = data if size <= PIPE_BUF else memoryview(data)[written : written + PIPE_BUF]
+            written += super().write(piece) or 0
+        return written
+
+
+class ReadEnd(FileIO):
+    """The reading end of a pipe. One that is *inherited* stays as it is: see `InheritedWriteEnd`."""
+
+    def __init__(self, fd: int, *, inherited: bool = False) -> None:
+        if not inherited:
+            os.set_blocking(fd, False)
         super().__init__(fd, "rb")
         self._loop = Loop.running()
         self.read_size = READ_SIZE
