@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
-from anyio import fail_after
+from anyio import connect_tcp, fail_after
 from pydantic_core import from_json, to_json
 
 from mcp_host.proxy import Proxy
@@ -209,3 +209,60 @@ async def test_other_methods_are_refused(method: str) -> None:
     async with hosts(Proxy(Planner(ERAS["legacy"]))) as http:
         refused = await http.request(method, "/mcp")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, POST, DELETE")
+
+
+BEGIN = to_json(request(1, "initialize", INITIALIZE))
+HOST = b"Host: localhost"
+CHUNKED = b"Transfer-Encoding: chunked"
+
+
+def posted(
+    *more: bytes, line: bytes = b"POST /mcp HTTP/1.1", host: bytes = HOST, body: bytes = BEGIN, length: bytes = b""
+) -> bytes:
+    """A request as bytes; *length* is the header that bounds the body."""
+    kinds = b"Content-Type: application/json", b"Accept: application/json, text/event-stream"
+    bound = length or b"Content-Length: %d" % len(body)
+    return b"\r\n".join([line, *([host] if host else []), *kinds, *more, bound, b"", body])
+
+
+SENT: list[tuple[str, bytes, int]] = [
+    ("nothing wrong", posted(), 200),
+    ("in chunks", posted(length=CHUNKED, body=b"%x\r\n%s\r\n0\r\n\r\n" % (len(BEGIN), BEGIN)), 200),
+    ("in what is no chunk", posted(length=CHUNKED, body=b"zz\r\n"), 400),
+    ("waiting to be asked for the body", posted(b"Expect: 100-continue"), 100),
+    ("two requests at once", posted() * 2, 200),
+    ("no HTTP", b"\x16\x03\x01\x02\0" + b"\0" * 600, 400),
+    ("empty lines", b"\r\n" * 1000, 400),
+    ("no Host", posted(host=b""), 400),
+    ("no Host in HTTP/1.0", posted(line=b"POST /mcp HTTP/1.0", host=b""), 421),
+    ("two Hosts", posted(b"Host: evil.example"), 400),
+    ("another Host", posted(host=b"Host: evil.example"), 421),
+    ("another Host in the target", posted(line=b"POST http://evil.example/mcp HTTP/1.1"), 404),
+    ("an Origin", posted(b"Origin: http://evil.example"), 403),
+    ("two Origins", posted(b"Origin: http://localhost", b"Origin: http://evil.example"), 403),
+    ("two lengths", posted(b"Content-Length: 5"), 400),
+    ("a negative length", posted(length=b"Content-Length: -5"), 400),
+    ("a header with a NUL", posted(b"X: a\0b"), 400),
+    ("a long path", posted(line=b"POST /mcp/" + b"x" * 10_000 + b" HTTP/1.1"), 404),
+    ("a path upwards", posted(line=b"POST /x/../mcp HTTP/1.1"), 404),
+    ("a preflight", b"OPTIONS /mcp HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n", 403),
+    ("a tunnel", b"CONNECT localhost:22 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+    ("HEAD", b"HEAD /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+    ("a WebSocket", b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", 406),
+]  # fmt: skip
+
+
+async def test_what_comes_over_a_socket_is_served_or_refused(subtests: pytest.Subtests) -> None:
+    """The next is served by the same proxy; those that say half of a request stay meanwhile."""
+    with fail_after(25):
+        async with Proxy(Planner(ERAS["legacy"])).http() as url, AsyncExitStack() as opened:
+            port = httpx.URL(url).port or 0
+            for half in (b"POST", posted(length=b"Content-Length: 1000000000"), posted(length=CHUNKED, body=b"5")):
+                stream = await opened.enter_async_context(await connect_tcp("127.0.0.1", port))
+                await stream.send(half)
+            for name, sent, status in SENT:
+                with subtests.test(name):
+                    async with await connect_tcp("127.0.0.1", port) as stream:
+                        await stream.send(sent)
+                        answer = await stream.receive()
+                    assert int(answer.split(b" ", 2)[1]) == status

@@ -7,8 +7,8 @@ import pytest
 from anyio import fail_after
 from pydantic_core import to_json
 
+from mcp_host.serving.http.access import Access, hosts_at, is_exposed
 from mcp_host.serving.http.asgi import HttpError
-from mcp_host.serving.http.rules import Access, hosts_at, is_exposed
 from mcp_host.testing import Server
 from tests.testing.raw import INITIALIZE, Wire, request
 from tests.testing.raw_http import ACCEPT
@@ -66,6 +66,10 @@ ACCESS: list[tuple[Access, dict[str, str], tuple[int, str | None] | None]] = [
     (OPEN, {"host": "127.0.0.1.mcp.example:8000"}, (421, None)),
     (OPEN, {"host": "localhost@mcp.example"}, (421, None)),
     (OPEN, {"host": "192.0.2.1"}, (421, None)),
+    (OPEN, {"host": "mcp.example@localhost"}, (421, None)),
+    (OPEN, {"host": "localhost, mcp.example"}, (421, None)),
+    (OPEN, {"host": "localhost:80, mcp.example"}, (421, None)),
+    (OPEN, {"host": "localhost", "origin": "http://localhost:1, http://mcp.example"}, (403, None)),
     (OPEN, {"host": "[::1"}, (421, None)),
     (OPEN, {"host": ""}, (421, None)),
     (OPEN, {}, (421, None)),

@@ -172,7 +172,7 @@ class Proxy:
             OSError: It cannot listen there.
             ValueError: As `asgi`.
         """
-        from mcp_host.serving.http.rules import hosts_at, is_exposed  # here, because most proxies serve stdio
+        from mcp_host.serving.http.access import hosts_at, is_exposed  # here, because most proxies serve stdio
         from mcp_host.serving.http.uvicorn_server import listen, run
 
         with listen(port, host) as listener:

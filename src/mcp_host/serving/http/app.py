@@ -22,9 +22,10 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.serving.dispatcher import Dispatcher
 from mcp_host.serving.errors import RequestError
+from mcp_host.serving.http.access import Access
 from mcp_host.serving.http.asgi import HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
 from mcp_host.serving.http.event_stream import KEEP_ALIVE, EventStream
-from mcp_host.serving.http.rules import METHODS, Access, check_headers, check_request
+from mcp_host.serving.http.rules import METHODS, check_headers, check_request
 from mcp_host.serving.http.session import HttpSession, Post
 from mcp_host.serving.remote_client import ReceivedRequest
 from mcp_host.serving.service import Service
