@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host.concurrency.tasks import HandlerTasks, OwnedContext
+from mcp_host.concurrency.tasks import HandlerTasks, OwnedContext, spawn_in_scope
 
 
 @pytest.mark.backends("asyncio")
@@ -33,6 +33,23 @@ async def test_a_handler_task_is_not_made_by_the_applications_task_factory() -> 
         loop.set_task_factory(None)
         await anyio.wait_all_tasks_blocked()
 
+    assert began == [scope]
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_task_without_an_owner_is_not_made_by_the_applications_task_factory_either() -> None:
+    def make(loop: asyncio.AbstractEventLoop, job: Any, **options: Any) -> asyncio.Task[Any]:
+        raise AssertionError
+
+    async def job() -> None:
+        began.append(scope)
+
+    began: list[anyio.CancelScope] = []
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(make)
+    scope = spawn_in_scope(job)
+    loop.set_task_factory(None)
+    await anyio.wait_all_tasks_blocked()
     assert began == [scope]
 
 

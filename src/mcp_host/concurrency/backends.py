@@ -119,7 +119,7 @@ class _AsyncioLoop(Loop):
             self._loop.call_soon_threadsafe(callback)
 
     def spawn(self, job: Job, at_end: Callable[[], None]) -> None:
-        task = self._loop.create_task(job())
+        task = asyncio.Task(job(), loop=self._loop)  # by no task factory, as in `start`
         background_tasks.add(task)
         task.add_done_callback(background_tasks.discard)
         task.add_done_callback(lambda _: at_end())

@@ -28,8 +28,8 @@ def spawn(job: Job, at_end: Callable[[], None] = lambda: None) -> None:
     Loop.running().spawn(job, at_end)
 
 
-def spawn_in_scope(job: Job, *, spawn: Callable[[Job], object] = spawn) -> CancelScope:
-    """Run *job* in a task that *spawn* starts, and in a cancel scope, which is returned."""
+def spawn_in_scope(job: Job) -> CancelScope:
+    """As `spawn`, in a cancel scope, which is returned before *job* begins."""
     scope = CancelScope()
 
     async def run() -> None:

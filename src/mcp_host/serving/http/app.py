@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 
 from anyio import current_time, move_on_after
 
-from mcp_host.concurrency.tasks import spawn_in_scope
+from mcp_host.concurrency.tasks import HandlerTasks, spawn_in_scope
 from mcp_host.protocol.eras import LISTEN
 from mcp_host.protocol.headers import PROTOCOL_VERSION
 from mcp_host.protocol.jsonrpc import (
@@ -223,10 +222,9 @@ class HttpApp:
         response = None
         self._stateless_posts.add(post)
         try:
-            async with http.while_connected() as tasks:
-                post.scope = tasks.cancel_scope
-                start = partial(spawn_in_scope, spawn=tasks.start_soon)
-                Dispatcher(start, post.send, lambda _: self._stateless.answer(call)).receive(message)
+            async with http.while_connected() as connected, HandlerTasks.open() as tasks:
+                post.scope = connected.cancel_scope
+                Dispatcher(tasks.start, post.send, lambda _: self._stateless.answer(call)).receive(message)
                 with move_on_after(None if post.json_response else KEEP_ALIVE):
                     await post.stream.begun()  # the first message may decide the status
                 response = post.response({})
