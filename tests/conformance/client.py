@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import httpx
@@ -23,6 +24,8 @@ from mcp_host.auth import (
     Registration,
     Workload,
 )
+from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.proxy import Proxy
 from mcp_host.types import CreateMessageResult, ElicitResult
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -156,13 +159,18 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 }
 
 
-async def main(url: str) -> None:
+async def main(url: str, *, proxied: bool) -> None:
     """Be a host with everything that servers may ask for, under the defaults, and play the scenario."""
     play = list_and_call_one if SCENARIO.startswith("auth/") else SCENARIOS.get(SCENARIO)
     if play is None:
         sys.exit(f"no such scenario: {SCENARIO!r}")
+    server, era = StreamableHttp(url, auth=login()), "auto"
+    proxy = Proxy(server)
+    if proxied:  # it speaks every revision, whatever the server does
+        era = "modern" if VERSION in MODERN_VERSIONS else "legacy"
     client = Client(
-        StreamableHttp(url, auth=login()),
+        proxy if proxied else server,
+        era=era,
         sampling=Sampling(with_tools=model, approve=always),
         elicitation=Elicitation(form=user),
         roots=[],
@@ -171,7 +179,8 @@ async def main(url: str) -> None:
         if client.protocol_version != VERSION and "2025-03-26" not in SCENARIO:  # only its authorization is that old
             sys.exit(f"the server speaks {client.protocol_version}, not {VERSION}")
         await play(client)
+    await proxy.aclose()
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[-1])
+    anyio.run(partial(main, proxied="--proxy" in sys.argv), sys.argv[-1])

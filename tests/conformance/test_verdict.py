@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from tests.conformance.run import NOT_RUN, RUNS, chosen, require_all
-from tests.conformance.verdict import Check, Run, faults, listed, passed, read_checks
+from tests.conformance.clients import NOT_RUN, PROXIED, RUNS, require_all
+from tests.conformance.run import SERVERS, chosen
+from tests.conformance.verdict import Check, Run, faults, listed, passed, read_checks, shortcomings
 from tests.installation import Unusable
 
 RUN = Run("2026-07-28", "tools_call", 2)
@@ -57,6 +58,30 @@ def test_an_allowed_error_must_be_the_clients_own(ended: int | None, expected: l
     assert faults(Run("2026-07-28", "http-invalid-tool-headers", 2, error_allowed=True), TWO, ended) == expected
 
 
+@pytest.mark.parametrize(
+    ("checks", "excepted", "before", "expected"),
+    [
+        (TWO, [], [], []),
+        (TWO[2:], [], [], ["no check passed"]),
+        ([*TWO, Check("Late", "WARNING", "by far")], [], [], ["WARNING Late: by far"]),
+        ([*TWO, Check("Late", "WARNING")], ["Late"], [Check("Late", "SUCCESS")], []),
+        (TWO, ["Late"], [], ["Late passes, though it is excepted"]),
+        (
+            TWO,
+            [],
+            [*TWO, TWO[0], Check("More", "SUCCESS")],
+            ["Called passes without the proxy", "More passes without the proxy"],
+        ),
+        ([*TWO, Check("Bad", "FAILURE")], [], [Check("Bad", "SUCCESS")], ["FAILURE Bad"]),
+    ],
+    ids=["passed", "nothing", "warning", "excepted", "no-longer-excepted", "lost", "failure"],
+)
+def test_a_server_passes_a_scenario_if_all_checks_pass_that_are_not_excepted_and_behind_a_proxy_those_of_before(
+    checks: list[Check], excepted: list[str], before: list[Check], expected: list[str]
+) -> None:
+    assert shortcomings(checks, excepted, before) == expected
+
+
 def test_the_checks_are_read_from_the_file_that_the_suite_writes() -> None:
     written = json.dumps(
         [
@@ -77,8 +102,10 @@ def test_every_run_requires_a_check_and_none_is_listed_twice() -> None:
 
 
 def test_scenarios_can_be_selected() -> None:
-    assert chosen([]) == RUNS
-    assert [str(run) for run in chosen(["tools_call"])] == ["2025-11-25 tools_call", "2026-07-28 tools_call"]
+    assert chosen([]) == [*RUNS, *PROXIED]
+    alone = ["2025-11-25 tools_call", "2026-07-28 tools_call"]
+    assert [str(run) for run in chosen(["tools_call"])] == [*alone, *(f"{run} through a proxy" for run in alone)]
+    assert chosen([SERVERS]) == []
     with pytest.raises(Unusable, match="no run of the scenario tool-call"):
         chosen(["tool-call"])
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 PASSED = "SUCCESS"
 HARMLESS = frozenset((PASSED, "SKIPPED", "INFO"))  # "SKIPPED" is not enough, though: see `Run.checks`
@@ -31,8 +33,11 @@ class Run:
     is_extension: bool = False
     """Whether it is of an extension, and so of no revision: the suite takes the *version* for the wire by itself."""
 
+    proxied: bool = False
+    """Whether a proxy is between the client and the suite's server."""
+
     def __str__(self) -> str:
-        return f"{self.version} {self.scenario}"
+        return f"{self.version} {self.scenario}{' through a proxy' if self.proxied else ''}"
 
     @property
     def listed_as(self) -> str:
@@ -47,6 +52,20 @@ class Check:
     name: str
     status: str
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run went: so many of its checks or scenarios passed, and what is wrong, a sentence each."""
+
+    name: str
+    passed: int
+    expected: int
+    unit: str
+    faults: list[str]
+    folder: Path
+    """Where all is that was said."""
+    seconds: float
 
 
 def listed(text: str) -> set[str]:
@@ -73,11 +92,7 @@ def faults(run: Run, checks: Sequence[Check], ended: int | None) -> list[str]:
 
     *ended* is the client's exit code, negative for the signal that killed it, None where it did not end in time.
     """
-    found = [
-        f"{check.status} {check.name}: {check.message}".removesuffix(": ")
-        for check in checks
-        if check.status not in HARMLESS
-    ]
+    found = [_sentence(check) for check in checks if check.status not in HARMLESS]
     if passed(checks) < run.checks:
         others = [check.name for check in checks if check.status == "SKIPPED"]
         skipped = f", skipped: {', '.join(others)}" if others else ""
@@ -89,3 +104,25 @@ def faults(run: Run, checks: Sequence[Check], ended: int | None) -> list[str]:
     elif ended > 0 and not run.error_allowed:
         found.append(f"the client ended with exit code {ended}")
     return found
+
+
+def shortcomings(checks: Sequence[Check], excepted: Collection[str], before: Sequence[Check] = ()) -> list[str]:
+    """Why a server does not pass a scenario, a sentence each.
+
+    At least one check passes, and none fails but those *excepted*, which do not pass. So does each that passed *before*.
+    """
+    bad = {check.name: check for check in checks if check.status not in HARMLESS}
+    found = [_sentence(check) for name, check in bad.items() if name not in excepted]
+    if not passed(checks):
+        found.append("no check passed")
+    lost = Counter(_passed_names(before)) - Counter(_passed_names(checks))
+    found += [f"{name} passes without the proxy" for name in lost if name not in bad and name not in excepted]
+    return found + [f"{name} passes, though it is excepted" for name in excepted if name not in bad]
+
+
+def _sentence(check: Check) -> str:
+    return f"{check.status} {check.name}: {check.message}".removesuffix(": ")
+
+
+def _passed_names(checks: Sequence[Check]) -> list[str]:
+    return [check.name for check in checks if check.status == PASSED]

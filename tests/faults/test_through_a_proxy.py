@@ -39,7 +39,7 @@ FEW = None if THOROUGH else 3  # of each kind
 def no_error_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """What is no `McpError` ends a request of the host with "Internal error", and is logged as an error."""
     yield
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    assert [record.getMessage() for record in caplog.get_records("call") if record.levelname == "ERROR"] == []
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from anyio import Event, create_task_group, fail_after
+from anyio import Event, create_task_group, fail_after, sleep
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
@@ -187,6 +187,26 @@ async def test_a_host_that_goes_while_it_is_asked_is_no_failure_of_the_proxy(cap
         await model.begun.wait()
 
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.fake_clock
+async def test_what_a_server_asks_at_once_is_asked_in_one_round_though_it_arrives_in_pieces() -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        for id in ("a", "b"):
+            await sleep(0.01)
+            await peer.send_raw(to_json({"jsonrpc": "2.0", "id": id, "method": "roots/list", "params": {}}))
+        answers = [(await peer.receive())["id"] for _ in range(2)]
+        await peer.reply(call, raw.text(str(sorted(answers))))
+
+    proxy = Proxy(ScriptedPeer(script))
+    async with raw.modern(proxy) as host:
+        asked = await host.round("ask")
+        answers: raw.Wire = {key: {"roots": []} for key in asked.requests}
+        assert len(answers) == 2
+        assert await host.last_round("ask", answers, asked.state) == raw.text("['a', 'b']")
+    await proxy.aclose()
 
 
 async def test_what_was_served_over_http_can_be_closed_from_another_event_loop() -> None:

@@ -29,6 +29,7 @@ from mcp_host.version import __version__
 logger = logging.getLogger(__name__)
 
 MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
+ROUND_PAUSE = 0.02  # seconds: what a server with a handshake asks at once arrives within it
 MAX_UPSTREAMS = 16  # of one host, whose requests each name its capabilities (2026-07-28); then an unused one is closed
 
 
@@ -55,6 +56,7 @@ class Relay(Service):
     """Called once the host's session has ended and the connections are closed."""
 
     relays = True
+    pause = ROUND_PAUSE
 
     @classmethod
     def of(cls, settings: Settings, peer: Peer | None = None) -> Self:

@@ -51,6 +51,9 @@ class Service(ABC):
     relays = False
     """Whether `find` also gets what a session keeps: the log level, and which resources the client has subscribed to."""
 
+    pause = 0.0
+    """Seconds in which a function may request more input for the same round, since 2026-07-28: where it asks for another process."""
+
     def begin(self, peer: Peer | None) -> Service:
         """The service of a session with *peer*, or of stateless requests: by default this one, which they share."""
         return self

@@ -14,7 +14,7 @@ from functools import partial
 from secrets import token_urlsafe
 from typing import Any
 
-from anyio import CancelScope, Event, current_time, get_cancelled_exc_class
+from anyio import CancelScope, Event, current_time, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import NotDeclared
@@ -160,7 +160,7 @@ class Stateless:
         if "requestState" in request.params:
             suspended = self._resume(request)
         else:
-            suspended = SuspendedCall(call)
+            suspended = SuspendedCall(call, self._service.pause)
             self._spawn(partial(suspended.run, function))
         if requests := await suspended.resume(call, answers):
             state = self._suspend(suspended)
@@ -227,13 +227,14 @@ class SuspendedCall:
 
     Input that the function requests at the same time goes into one round. A round is complete
     when the function has requested nothing new for `QUIET_PASSES` passes of the event loop, in
-    each of which every task that can run does run. (Whether a waiting task will request input
+    each of which every task that can run does run, and then for *pause* seconds. (Whether a waiting task will request input
     later cannot be known: it may wait for a clock, a thread, or another task's answer.) Later
     requests go into the next round; notifications in between are lost.
     """
 
-    def __init__(self, call: ReceivedRequest) -> None:
+    def __init__(self, call: ReceivedRequest, pause: float) -> None:
         self.identity = identity(call.request)
+        self._pause = pause
         self.expires = math.inf
         self.scope = CancelScope()
         self._call = replace(call, notify=self._notify)
@@ -290,11 +291,19 @@ class SuspendedCall:
                 self._changed = Event()
                 await self._changed.wait()
             elif quiet == QUIET_PASSES:
-                return requests
+                if not self._pause or not await self._requests_more():
+                    return requests
             else:
                 await checkpoint()
             quiet = quiet + 1 if requests and count == self._count else 0
         return {}
+
+    async def _requests_more(self) -> bool:
+        """Wait for the pause. Whether the function has ended or requested input meanwhile."""
+        self._changed = Event()
+        with move_on_after(self._pause):
+            await self._changed.wait()
+        return self._changed.is_set()
 
     async def _request(self, method: str, params: Params) -> Params:
         self._count += 1
