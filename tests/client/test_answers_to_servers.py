@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from mcp_host import Elicitation, FormRequest, SamplingRequest
+from mcp_host.errors import ServerError
 from mcp_host.limits import Limits
 from mcp_host.session.session import Session
 from mcp_host.testing import ScriptedPeer
@@ -402,6 +403,52 @@ async def test_an_error_without_an_id_answers_no_call_when_several_wait(era: Era
             tasks.start_soon(client.call_tool, "x")
 
     assert client.counters == {"errors without an id": 1}
+
+
+@pytest.mark.fault("J03")
+@on_both
+async def test_an_error_without_an_id_that_may_answer_a_notification_answers_no_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Some servers answer each notification so. The next request after one that was answered gets the error at once."""
+
+    async def refuse(peer: ScriptedPeer, method: str) -> None:
+        error = {"code": -32601, "message": f"unknown: {method}"}
+        await peer.send({"jsonrpc": "2.0", "id": None, "error": error})
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await refuse(peer, "notifications/initialized")
+        params = {**QUESTION, "_meta": {"progressToken": 7}}
+        await peer.send({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": params})
+        await peer.receive("notifications/progress")
+        await refuse(peer, "notifications/progress")
+        await peer.reply(call, EMPTY)
+        await peer.receive("notifications/cancelled")
+        call = await peer.receive("tools/call")
+        await refuse(peer, "notifications/cancelled")
+        await peer.reply(call, EMPTY)
+        await peer.receive("tools/call")
+        await refuse(peer, "tools/call")
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await request.report_progress(1)
+        return request.reply("Paris", model="m")
+
+    async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
+        with anyio.move_on_after(1):
+            await client.call_tool("cancelled")
+        await client.call_tool("x")
+        with pytest.raises(ServerError, match=r"^unknown: tools/call \(-32601\)$"):
+            await client.call_tool("x")
+
+    assert client.counters["errors without an id"] == 3
+    assert [text for text in caplog.messages if "without an id" in text] == [
+        f"the scripted peer: skipped an error without an id ({n} so far): unknown: notifications/{what}"
+        for n, what in ((1, "initialized"), (2, "progress"))
+    ]
 
 
 @on_both

@@ -185,7 +185,7 @@ async def test_the_error_of_a_silent_server_names_what_was_skipped_meanwhile(era
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("stuck", idle_timeout=0.05)
 
-    assert "(idle_timeout); skipped meanwhile, as no message: 2, the last not JSON" in str(caught.value)
+    assert "(idle_timeout); skipped meanwhile: 2, the last not JSON" in str(caught.value)
     assert str(caught.value).endswith("Traceback")
     assert str(caught.value).isprintable()
 

@@ -95,7 +95,7 @@ class TimeIsUp(logging.Handler):
 
 LISTENING = "raw('Listening on http://localhost:3000\\n'); time.sleep(60)"
 GLUED = "refuse(read(), -32601, 'x'); request = read(); raw('Loading: 100%\\r'); reply(request, {}); time.sleep(60)"
-SKIPPED = "it did not answer initialize; skipped meanwhile, as no message: 1, the last not JSON (expected value at line 1 column 1)"
+SKIPPED = "it did not answer initialize; skipped meanwhile: 1, the last not JSON (expected value at line 1 column 1)"
 
 
 @pytest.mark.adjustable_clock

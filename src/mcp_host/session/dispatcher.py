@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterator
@@ -15,7 +14,15 @@ from anyio.abc import TaskGroup
 from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.deadlines import Alarm, TimeoutScope
 from mcp_host.concurrency.tasks import HandlerTasks
-from mcp_host.errors import ConnectionClosed, McpError, MessageTooLarge, RequestTimeout, ServerError, SessionLost
+from mcp_host.errors import (
+    ConnectionClosed,
+    McpError,
+    MessageTooLarge,
+    RequestTimeout,
+    ServerError,
+    SessionLost,
+    excerpt,
+)
 from mcp_host.handlers import HandlerScope, worth_logging
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, SUBSCRIPTION_ID, Era
@@ -92,7 +99,9 @@ class Dispatcher:
         self._middleware = state.middleware
         self._client = state
         self._name, self._warn = state.name, state.warn_about_server
-        self._ids = itertools.count(1)
+        self._last_id = 0
+        self._last_notified = -1
+        """The id of the last request before our last notification."""
         self._pending: dict[Id, PendingRequest] = {}
         loop = Loop.running()
         self.now = loop.time
@@ -109,6 +118,7 @@ class Dispatcher:
             self._pending,
             limits,
             self._counters,
+            self._notified,
             stream_per_request=channel.stream_per_request,
         )
         self._unwanted: set[Id] = set()
@@ -122,7 +132,7 @@ class Dispatcher:
         self._notes_silence = state.ping_interval is not None
         self._skipped = 0
         self._skipped_last = ""
-        """Why the last of them was no message."""
+        """Why the last of them was."""
         self._idle = Event()
         self._success: Event | None = None
         """Set by the next request that succeeds, if a task waits for that."""
@@ -159,7 +169,7 @@ class Dispatcher:
             raise self._not_sent(self.closed)
         if call is not None and timeouts.end <= self.now():
             raise RequestTimeout(f"{method}: {timeouts.overdue()}", may_have_run=False)
-        id = next(self._ids)
+        id = self._last_id = self._last_id + 1
         if sent_ids is not None:
             sent_ids.append(id)
         if call is not None and call.on_reports is not None:
@@ -267,7 +277,11 @@ class Dispatcher:
 
     async def notify(self, method: str, params: Params, headers: Headers) -> None:
         """Send a notification."""
+        self._notified()
         await self._channel.send(Notification(method, params), headers)
+
+    def _notified(self) -> None:
+        self._last_notified = self._last_id
 
     def _abandon(self, pending: PendingRequest) -> None:
         """Cancel a request that has no outcome. The message is sent in the background."""
@@ -281,6 +295,7 @@ class Dispatcher:
                 return  # leaving the stream was the cancellation
         else:
             self._inbound.request_abandoned(pending.request.id)
+        self._notified()
         cancelled = Notification("notifications/cancelled", {"requestId": pending.request.id})
         headers = {} if pending.call is None else pending.call.headers
         self._sender.send_soon(cancelled, None if self.session is None else self.session.era, headers)
@@ -305,10 +320,12 @@ class Dispatcher:
             case Request() | Notification():
                 self._take(message, origin)
             case Failure(code=code, message=text, data=data):  # without an id: the server could not read ours
-                if (only := self._only_pending()) is not None:
-                    only.settle(ServerError(code, text, data))
-                else:
+                only = self._only_pending()
+                if only is None or (origin is None and self._may_follow_notification(only)):
                     self._counters["errors without an id"] += 1
+                    self._skip("an error without an id", self._counters["errors without an id"], excerpt(text))
+                else:
+                    only.settle(ServerError(code, text, data))
             case Malformed():
                 self._malformed(message, origin)
             case _:
@@ -334,6 +351,14 @@ class Dispatcher:
         waiting = [pending for pending in self._pending.values() if pending.on_event is None]
         return waiting[0] if len(waiting) == 1 else None
 
+    def _may_follow_notification(self, pending: PendingRequest) -> bool:
+        """Whether the server may still be at a notification of ours, which some answer with an error: that has no id, either.
+
+        It has handled a notification once it answers the next request.
+        """
+        assert isinstance(pending.request.id, int), "our ids are numbers"
+        return pending.request.id <= self._last_notified + 1
+
     def _malformed(self, message: Malformed, origin: PendingRequest | None) -> None:
         self._counters["malformed messages"] += 1
         if message.method is not None and message.id is not None:
@@ -343,18 +368,18 @@ class Dispatcher:
         elif message.oversize and message.method is None and (only := self._only_pending()) is not None:
             only.settle(malformed_error(message), by=origin)
         else:
-            self._skip(message)
+            self._skip("something that is no message", self._counters["malformed messages"], message.reason)
 
     def skipped_since(self, before: int) -> str:
         """The end of the error of a request without an answer, which may be among what was skipped after the first *before*."""
         more = self._skipped - before
-        return f"; skipped meanwhile, as no message: {more}, the last {self._skipped_last}" if more else ""
+        return f"; skipped meanwhile: {more}, the last {self._skipped_last}" if more else ""
 
-    def _skip(self, message: Malformed) -> None:
+    def _skip(self, what: str, count: int, reason: str) -> None:
         self._skipped += 1
-        self._skipped_last = message.reason
-        if worth_logging(count := self._counters["malformed messages"]):
-            self._warn(f"skipped something that is no message ({count} so far): {message.reason}")
+        self._skipped_last = reason
+        if worth_logging(count):
+            self._warn(f"skipped {what} ({count} so far): {reason}")
 
     # The server's requests and notifications
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -73,7 +73,7 @@ class InboundRequest:
 class InboundRequests:
     """The requests of the server: each is answered in a task of *handlers*, or refused at once.
 
-    *pending* are the requests of ours in flight.
+    *pending* are the requests of ours in flight. *notified* is called before a notification goes out.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class InboundRequests:
         pending: Mapping[Id, PendingRequest],
         limits: Limits,
         counters: Counter[str],
+        notified: Callable[[], None],
         *,
         stream_per_request: bool,
     ) -> None:
@@ -93,6 +94,7 @@ class InboundRequests:
         self._pending = pending
         self._limits = limits
         self._counters = counters
+        self._notified = notified
         self._stream_per_request = stream_per_request
         self.abandoned: OrderedDict[Id, float] = OrderedDict()
         """Our cancelled requests that are not answered yet, over a pipe, and until when the server may work on each."""
@@ -264,6 +266,7 @@ class InboundRequests:
         async def send(params: Params) -> None:
             if self._current.get(inbound.key) is inbound and not inbound.dropped:
                 report = Notification("notifications/progress", params)
+                self._notified()
                 await self._sender.send(report, session.era, inbound.headers)
 
         from mcp_host.server_requests import ProgressReporter  # on demand: many clients have no handlers
