@@ -15,8 +15,11 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, Limits, Stdio, StreamableHttp, ToolPins, always
+from mcp_host.auth import LoginFailed, OnDevice
 from mcp_host.cli.arguments import parse
+from mcp_host.cli.authorization import login_of
 from mcp_host.cli.commands import proxy
+from mcp_host.cli.console import Console
 from mcp_host.cli.output import UsageError
 from mcp_host.errors import ServerError
 from mcp_host.proxy import Proxy, ask_host
@@ -183,6 +186,14 @@ async def test_the_host_sees_only_some_tools_which_are_pinned(only: str, listed:
             assert [tool.name for tool in await client.list_tools()] == listed
     [pinned] = ToolPins(file=pins).servers().values()
     assert list(pinned) == listed
+
+
+def test_a_host_whose_server_needs_a_login_is_told_the_command() -> None:
+    options = parse(["proxy", "--no-login", "https://mcp.example/mcp"])
+    login = login_of(options, Console())
+    assert not isinstance(login, OnDevice)
+    with pytest.raises(LoginFailed, match=r"--no-login was given: run mcp-host login https://mcp\.example/mcp"):
+        login.open(None)
 
 
 def test_options_that_are_wrong_are_named(run: Run) -> None:

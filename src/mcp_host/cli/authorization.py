@@ -83,7 +83,8 @@ def explaining(oauth: auth.OAuth, options: Options) -> Iterator[None]:
             if advice in text:
                 text += f"\nWith this command, that is {option}."
         if isinstance(exc, auth.LoginFailed) and _is_never_interactive(options):
-            text += f": run {NAME} login {_shown_url(options)}{_as_option(exc.scopes)}"
+            advice = _advice(options)
+            text += f"{'' if advice in text else advice}{_as_option(exc.scopes)}"
         if any(step.action == WITHOUT_METADATA for step in oauth.steps):
             kind = auth.LoginFailed
             text = (
@@ -91,6 +92,10 @@ def explaining(oauth: auth.OAuth, options: Options) -> Iterator[None]:
                 f"If you have a token for it, pass that: -H 'Authorization: Bearer ...'\n{text}"
             )
         raise kind(text) from exc
+
+
+def _advice(options: Options) -> str:
+    return f": run {NAME} login {_shown_url(options)}"
 
 
 def _as_option(scopes: Sequence[str]) -> str:
@@ -162,11 +167,12 @@ class _InTerminal:
 
 
 class _NoLogin:
-    """No login: `explaining` tells the person which command to use."""
+    """No login. The error says which command to use, also to the host of a proxy."""
 
     def __init__(self, options: Options) -> None:
         self._server = "this server" if options.url is None else shown(options.url)
         self._why = "--no-login was given" if options.no_login else "there is no terminal to ask in"
+        self._advice = "" if options.url is None else _advice(options)
 
     def open(self, preferred: str | None) -> AbstractAsyncContextManager[auth.Redirection]:
-        raise auth.LoginFailed(f"{self._server} needs a login, and {self._why}")
+        raise auth.LoginFailed(f"{self._server} needs a login, and {self._why}{self._advice}")
