@@ -189,6 +189,37 @@ async def test_a_host_that_goes_while_it_is_asked_is_no_failure_of_the_proxy(cap
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+@each_era
+async def test_what_cannot_be_written_is_not_passed_on_and_does_no_harm(
+    host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A number beyond a float's is read as infinite, which JSON has not."""
+    answers: list[Any] = []
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {"listChanged": True}, "logging": {}})
+        while (call := await peer.receive())["method"] != "tools/call":
+            await peer.reply(call, {})
+        token = call["params"]["_meta"]["progressToken"]
+        for method, params in (
+            ("notifications/message", '"level":"error","data":1e999'),
+            ("notifications/tools/list_changed", '"x":1e999'),
+            ("notifications/progress", f'"progressToken":{token},"progress":1,"x":1e999'),
+            ("x/changed", '"x":1e999'),
+        ):
+            await peer.send_raw(b'{"jsonrpc":"2.0","method":"%s","params":{%s}}' % (method.encode(), params.encode()))
+        await peer.send_raw(b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":{"x":1e999}}')
+        answers.append((await peer.receive())["error"]["code"])
+        await peer.reply(call, raw.text("done"))
+
+    told = {"on_log": print, "on_change": print, "on_notification": print, "roots": []}
+    async with through(Proxy(ScriptedPeer(script)), host, **told) as client:
+        assert text_of(await client.call_tool("say", on_progress=print)) == "done"
+
+    assert answers == [INVALID_PARAMS]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.fake_clock
 async def test_what_a_server_asks_at_once_is_asked_in_one_round_though_it_arrives_in_pieces() -> None:
     async def script(peer: ScriptedPeer) -> None:

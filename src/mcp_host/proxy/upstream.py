@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
-from mcp_host.errors import InputRefused, McpError
+from mcp_host.errors import CallerError, InputRefused, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest, Middleware, ServerRequest
 from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
-from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Notification, Params
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Params, encode
 from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
 from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
@@ -42,6 +43,8 @@ from mcp_host.types import ClientCapabilities, LoggingMessageNotificationParams
 if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.session.changes import Change
+
+logger = logging.getLogger(__name__)
 
 SamplingChoice: TypeAlias = Literal["auto", "always", "never"]
 """Whether the proxy's model answers: if the host cannot, always, or never."""
@@ -158,7 +161,8 @@ class Upstream:
                     return
                 most = amount
             token = meta_of(caller.call.request.params).get("progressToken", meta["progressToken"])  # that of a retry
-            caller.call.notify("notifications/progress", {**progress, "progressToken": token})
+            with self._passing_on("notifications/progress"):
+                caller.call.notify("notifications/progress", {**progress, "progressToken": token})
 
         # Over a pipe a handshake server does not say to which call its request belongs. A host of 2026-07-28 can only
         # be asked within a call, so the server works on one at a time.
@@ -242,10 +246,15 @@ class Upstream:
                 host_answers_it = False  # a result may require no other input
         ask = self._ask(caller)
         if host_answers_it and ask is not None:
+            params = dict(request.params)
             try:
-                return await ask(request.method, dict(request.params))
+                if host.stateless:  # the result that asks could not be written, and would be an error of the call
+                    encode(Notification(request.method, params))
+                return await ask(request.method, params)
             except ClientError as exc:
                 raise InputRefused(exc.code, exc.message, exc.data) from exc
+            except CallerError as exc:  # as for `_passing_on`
+                raise InputRefused(INVALID_PARAMS, str(exc)) from exc
         if proxy_answers:
             asked = asked_host.set(None if ask is None else AskedHost(host.capabilities, ask))
             try:
@@ -271,18 +280,29 @@ class Upstream:
     async def _log(self, message: LoggingMessageNotificationParams) -> None:
         """Pass a message on if it is severe enough. A host without a handshake gets those that can only be of its call."""
         severity, wire = SEVERITY[message.level], message.to_wire()
-        if severity >= self._host.min_severity:
-            self._tell("notifications/message", wire)
-        for caller in self._calls if len(self._calls) == 1 and self._peer is None else ():
-            if severity >= caller.call.client.min_severity:
-                caller.call.notify("notifications/message", wire)
+        with self._passing_on("notifications/message"):
+            if severity >= self._host.min_severity:
+                self._tell("notifications/message", wire)
+            for caller in self._calls if len(self._calls) == 1 and self._peer is None else ():
+                if severity >= caller.call.client.min_severity:
+                    caller.call.notify("notifications/message", wire)
 
     async def _change(self, change: Change) -> None:
         wire: Params = change.to_wire()
-        await self._announce(wire["method"], wire.get("params", {}))
+        with self._passing_on(wire["method"]):
+            await self._announce(wire["method"], wire.get("params", {}))
 
     async def _notification(self, notification: Notification) -> None:
-        self._tell(notification.method, notification.params)
+        with self._passing_on(notification.method):
+            self._tell(notification.method, notification.params)
+
+    @contextmanager
+    def _passing_on(self, method: str) -> Iterator[None]:
+        """Drop a notification that was read and cannot be written: it has an infinite number in it, or nests too deeply."""
+        try:
+            yield
+        except CallerError as exc:
+            logger.warning("%s: %s is not passed on: %s", self._settings.shown_name, method, exc)
 
     def _tell(self, method: str, params: Params) -> None:
         """Notify the host, if its revision has notifications outside of requests."""
