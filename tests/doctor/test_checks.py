@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_host.doctor import Doctor, seen
 from mcp_host.doctor.checks import CHECKS, Check, decide
-from mcp_host.doctor.exchanges import EXCHANGES, FIELDS
+from mcp_host.doctor.exchanges import FIELDS
 from mcp_host.doctor.judges import answered
 from mcp_host.doctor.seen import Refused, Seen
 from mcp_host.protocol.jsonrpc import Notification
@@ -162,8 +162,7 @@ WRONG: Mapping[str, Host] = {
 
 
 def revisions(check: Check) -> list[str]:
-    legacy = check.era == "legacy" or EXCHANGES[check.exchange].legacy
-    return [LEGACY] * (check.era != "modern") + [MODERN] * (not legacy)
+    return [revision for revision in (LEGACY, MODERN) if check.applies(stateless=revision == MODERN)]
 
 
 def is_error(host: Host, check: Check, revision: str) -> bool:
@@ -225,6 +224,15 @@ def test_no_answer_breaks_a_judge(data: st.DataObject) -> None:
     ] * 2
 
     decide(check, known, Seen(known, data.draw(st.lists(answers, min_size=2, max_size=2))))
+
+
+def test_an_answer_that_is_too_large_to_be_checked_breaks_its_rule() -> None:
+    known = seen.Host(name="a", version="1", revision=LEGACY, stateless=False, capabilities=FULL)
+    [check] = [check for check in CHECKS if check.name == "roots-list"]
+
+    outcome = decide(check, known, Seen(known, [{"roots": [{"uri": "file:///home"}] * 400_000}]))
+
+    assert (outcome.verdict, outcome.seen) == ("failed", "too large to be checked: it takes more than 500000 steps")
 
 
 async def test_what_a_host_does_not_declare_is_skipped() -> None:

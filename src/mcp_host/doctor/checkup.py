@@ -37,9 +37,8 @@ class Checkup:
 
     def outcomes(self) -> list[Outcome]:
         """What has come of each check of this revision so far."""
-        return [
-            decide(check, self.host, self.seen.get(check.exchange)) for check in CHECKS if check.applies_to(self.host)
-        ]
+        checks = [check for check in CHECKS if check.applies(stateless=self.host.stateless)]
+        return [decide(check, self.host, self.seen.get(check.exchange)) for check in checks]
 
     async def proceed(self, call: ReceivedRequest, ask: Ask) -> None:
         """Carry out the next exchanges, within a *call* of the host."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from subprocess import DEVNULL
+from types import MappingProxyType
 from typing import Literal
+
+from anyio import run_process
 
 from mcp_host.doctor.checkup import Checkup
 from mcp_host.doctor.report import FORMATS, document, text
@@ -20,6 +25,8 @@ from mcp_host.version import __version__
 NAME = "mcp-host doctor"
 VERSIONS = (MODERN_VERSIONS[0], LEGACY_VERSIONS[0])
 """The revisions whose rules are known here."""
+STDERR = 2  # stdout is for the report
+EMPTY: Mapping[str, str] = MappingProxyType({})
 TIMEOUT = 300.0  # seconds for one answer: a person may have to decide, and then a model answers
 
 
@@ -122,3 +129,23 @@ class Doctor:
         service = replace(self._service, versions=tuple(versions or self.versions))
         async with serve(HttpApp(service, json_response=False, path="/mcp", hosts=())) as url:
             yield url
+
+    async def check(self, command: Sequence[str], env: Mapping[str, str] = EMPTY) -> None:
+        """Check the host that *command* starts with a URL as its last argument. What it prints goes to stderr.
+
+        It is started in one revision after the other, and again as long as it makes exchanges. *env* are variables
+        that it gets beside those of this process.
+
+        Raises:
+            ImportError: As `http`.
+            OSError: It cannot be started.
+        """
+        for version in self.versions:
+            async with self.http(versions=[version]) as url:
+                while True:
+                    before, words = self.begun, [*command, url]
+                    await run_process(
+                        words, stdin=DEVNULL, stdout=STDERR, stderr=None, check=False, env={**os.environ, **env}
+                    )
+                    if self.begun == before or self.complete:
+                        break

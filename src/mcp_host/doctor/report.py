@@ -19,6 +19,11 @@ def url_of(outcome: Outcome, host: Host) -> str:
     return f"{SPECIFICATION}/{host.revision}/{outcome.check.section}"
 
 
+def told(outcome: Outcome, host: Host) -> str:
+    """What was seen, with the rule and its section."""
+    return f"{outcome.seen}\n{outcome.check.rule}\n{url_of(outcome, host)}"
+
+
 def counts(outcomes: Sequence[Outcome]) -> dict[Verdict, int]:
     """How many checks have each verdict."""
     found = Counter(outcome.verdict for outcome in outcomes)
@@ -99,11 +104,10 @@ def junit(checkups: Iterable[Checkup]) -> str:
         for outcome in outcomes:
             case = ElementTree.SubElement(suite, "testcase", classname=name, name=outcome.check.name)
             if (tag := TAGS.get(outcome.verdict)) is not None:
-                told = f"{outcome.seen}\n{outcome.check.rule}\n{url_of(outcome, checkup.host)}"
                 if tag == "system-out":
-                    ElementTree.SubElement(case, tag).text = told
+                    ElementTree.SubElement(case, tag).text = told(outcome, checkup.host)
                 else:
-                    ElementTree.SubElement(case, tag, message=outcome.seen).text = told
+                    ElementTree.SubElement(case, tag, message=outcome.seen).text = told(outcome, checkup.host)
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 

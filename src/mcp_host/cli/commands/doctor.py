@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from subprocess import DEVNULL
 
 from anyio import run as run_async
-from anyio import run_process
 
 from mcp_host.cli.connection import environment
 from mcp_host.cli.options import Options
@@ -17,7 +14,6 @@ from mcp_host.doctor.doctor import TIMEOUT, VERSIONS
 from mcp_host.doctor.service import TOOL
 
 ERAS: Mapping[str, Sequence[str]] = {"auto": VERSIONS, "modern": VERSIONS[:1], "legacy": VERSIONS[1:]}
-STDERR = 2  # stdout gets the report
 
 
 def run(options: Options) -> Report:
@@ -30,7 +26,7 @@ def run(options: Options) -> Report:
     try:
         doctor.write_report()
         if options.command:
-            run_async(_check, doctor, options.command, {**os.environ, **environment(options)})
+            run_async(doctor.check, options.command, environment(options))
         else:
             doctor.run_stdio()
         doctor.write_report()
@@ -46,14 +42,3 @@ def run(options: Options) -> Report:
         errors=errors if options.command or not called else (),  # it chooses one where both are offered at once
         code=code if called else ExitCode.NO_CONNECTION,
     )
-
-
-async def _check(doctor: Doctor, command: Sequence[str], env: Mapping[str, str]) -> None:
-    """Start the host with the URL as its last argument, in one era after the other, as long as it makes progress."""
-    for version in doctor.versions:
-        async with doctor.http(versions=[version]) as url:
-            while True:
-                before = doctor.begun
-                await run_process([*command, url], stdin=DEVNULL, stdout=STDERR, stderr=None, check=False, env=env)
-                if doctor.begun == before or doctor.complete:
-                    break
