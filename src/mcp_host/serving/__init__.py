@@ -1,4 +1,4 @@
-"""The server's side of the protocol, on any transport: shared by the test server and the proxy.
+"""The server's side of the protocol, on any transport: shared by the test server, the proxy and the check-up of hosts.
 
 A `Service` is what is served. A `Session` is one connection: its `Dispatcher` answers the client's
 requests and sends the server's. `Stateless` answers requests of revision 2026-07-28, on a
