@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -194,6 +195,18 @@ def test_a_host_whose_server_needs_a_login_is_told_the_command() -> None:
     assert not isinstance(login, OnDevice)
     with pytest.raises(LoginFailed, match=r"--no-login was given: run mcp-host login https://mcp\.example/mcp"):
         login.open(None)
+
+
+def test_what_stays_as_long_as_the_process_is_not_collected_while_calls_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(proxy, "_begin_log", lambda options: None)
+    monkeypatch.setattr(Proxy, "run_stdio", lambda self: frozen.append(gc.get_freeze_count()))
+    try:
+        proxy.run(parse(["proxy", *CALCULATOR]))
+    finally:
+        gc.unfreeze()
+
+    assert frozen[0] > len(gc.get_objects()) / 2
 
 
 def test_options_that_are_wrong_are_named(run: Run) -> None:

@@ -13,22 +13,36 @@ from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
 from mcp_host import Client, Elicitation, Stdio
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import McpError, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.protocol.eras import DISCOVER, LISTEN, REMOVED_REQUESTS
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Params, Request
+from mcp_host.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Id,
+    Message,
+    Params,
+    Request,
+    Success,
+    decode,
+    encode,
+)
 from mcp_host.proxy import Proxy
 from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
 from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
+from mcp_host.serving.session import Session
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import ClientCapabilities, Implementation
 from tests.client.support import QUESTION, HangingModel, sampling
+from tests.client.test_shape import ECHO, counted
 from tests.extent import on_both
 from tests.proxy.servers import ERAS, Planner, text_of, through, user, visit
 from tests.testing import raw
 from tests.testing.raw_http import repeated
+from tests.transports.children import python
 
 pytestmark = on_both
 
@@ -688,3 +702,40 @@ async def test_a_connection_at_which_a_host_listens_is_not_closed_for_another() 
                 await relay._upstream(host_with(number))
             assert (await relay._upstream(host_with(0))).client.connected
         await relay.aclose()
+
+
+async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothing_is_validated() -> None:
+    """It is passed on without the middleware of the proxy's client, which is for requests of the server."""
+    answered = Event()
+    results: list[object] = []
+
+    def send(message: Message, related: Id | None) -> None:
+        nonlocal answered
+        encode(message)
+        results.append(message)
+        answered.set()
+        answered = Event()
+
+    async def ask(message: dict[str, Any]) -> None:
+        answer = answered
+        for decoded in decode(to_json({"jsonrpc": "2.0", **message})):
+            session.receive(decoded)
+        await answer.wait()
+
+    relay = Proxy(Stdio(python(ECHO)))._relay
+    call = {"method": "tools/call", "params": {"name": "echo", "arguments": {"words": "hello"}}}
+    with fail_after(25):
+        async with HandlerTasks.open() as tasks:
+            session = Session(relay, tasks.start, send)
+            await ask(INITIALIZE)
+            await ask({"id": 2, **call})
+            with counted() as seen:
+                await ask({"id": 3, **call})
+            [upstream] = next(iter(relay.begun)).upstreams.values()
+            assert upstream.client._state.around_ours is None
+            session.close()
+        await relay.aclose()
+
+    assert results[-1] == Success(3, {"content": [{"type": "text", "text": "hello"}]})
+    seen.pop("tasks", None)  # one, which on asyncio no task factory makes
+    assert seen == {"messages read": 2, "messages written": 3}  # the one of the host is written here, too
