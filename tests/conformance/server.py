@@ -259,14 +259,5 @@ def add_prompts(server: Server) -> None:
         return [word for word in ("paris", "park", "party") if word.startswith(typed)]
 
 
-def main(arguments: Sequence[str]) -> None:
-    over_http, versions = "--http" in arguments, [each for each in arguments if each != "--http"]
-    server = everything(versions or VERSIONS)
-    if over_http:
-        server.run_http()
-    else:
-        server.run_stdio()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    everything(sys.argv[1:] or VERSIONS).run_http()
