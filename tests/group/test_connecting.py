@@ -441,7 +441,7 @@ async def test_servers_are_closed_side_by_side() -> None:
 
 
 def test_a_group_can_be_opened_in_another_event_loop_but_not_while_it_is_open_in_one() -> None:
-    group = ClientGroup({"a": Node("x")})
+    group = ClientGroup({"a": Node("x")}, wait=300.0)
 
     async def use() -> list[str]:
         async with group:
