@@ -71,7 +71,7 @@ MAY_IMPORT = {
     },
     "serving": {"concurrency", "errors", "protocol", "transports", "types"},
     "proxy": {
-        *("client", "concurrency", "elicitation", "errors", "limits", "middleware", "protocol", "sampling"),
+        *("client", "concurrency", "elicitation", "errors", "group", "limits", "middleware", "protocol", "sampling"),
         *("serving", "session", "terminal", "transports", "types", "version"),
     },
     "doctor": {"elicitation", "errors", "json_schema", "protocol", "serving", "transports", "types", "version"},

@@ -161,7 +161,7 @@ def test_a_server_that_dies_in_a_call_is_shown_with_its_exit_code_and_stderr(con
 
 
 FAILED: list[tuple[str, dict[str, object], list[str], int, str]] = [
-    ("no consent", {"dead": DEAD}, ["tools"], 7, "the server 'dead' has not been agreed to: there is no terminal to ask in; --approve-servers agrees to the servers of this file\n"),
+    ("no consent", {"dead": DEAD}, ["tools"], 7, "the server 'dead' has not been agreed to: there is no terminal to ask in: run mcp-host tools --config FILE in one, or add --approve-servers, which agrees to all servers of this file\n"),
     ("all are down", {"dead": DEAD}, ["tools", AGREE], 3, f"{IS_DOWN}\n"),
     ("each is named", {"dead": DEAD, "gone": DEAD}, ["tools", AGREE], 3, f"{IS_DOWN}\nmcp-host: {IS_DOWN.replace('dead', 'gone')}\n"),
     ("the one of a call is down", {"dead": DEAD}, ["call", "dead__x", AGREE], 3, f"{IS_DOWN}\n"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,13 +22,16 @@ from mcp_host.cli.arguments import parse
 from mcp_host.cli.authorization import login_of
 from mcp_host.cli.commands import proxy
 from mcp_host.cli.console import Console
-from mcp_host.cli.output import UsageError
+from mcp_host.cli.group import prepared
+from mcp_host.cli.output import ConsentMissing, UsageError
 from mcp_host.errors import ServerError
 from mcp_host.proxy import Proxy, ask_host
+from mcp_host.proxy.proxy import LIMITS
 from mcp_host.sampling.terminal import ask_in_terminal
 from tests.cli.bounded import IN_TIME
 from tests.cli.conftest import Run
 from tests.cli.terminals import ROOT
+from tests.group.files import written
 from tests.proxy.servers import text_of
 
 CALCULATOR = ["--", sys.executable, str(ROOT / "examples" / "calculator_server.py")]
@@ -209,6 +213,71 @@ def test_what_stays_as_long_as_the_process_is_not_collected_while_calls_wait(mon
     assert frozen[0] > len(gc.get_objects()) / 2
 
 
+SERVER = """
+import sys
+from mcp_host.testing import Context, Server
+server = Server("server")
+
+@server.tool
+async def write(context: Context) -> str:
+    print("writing", file=sys.stderr, flush=True)
+    return (await context.sample_loop("2 + 3", tools=[add])).text
+
+def add(a: float, b: float) -> float:
+    return a + b
+
+server.run_stdio()
+"""
+
+
+async def test_the_servers_of_a_file_are_one_for_the_host(home: Path) -> None:
+    """A child process starts them. One that nobody has agreed to is not started: there is no terminal to ask in."""
+    entry = {"command": sys.executable, "args": ["-c", SERVER], "env": {"PYTHONPATH": str(ROOT)}}
+    (home / ".config/mcp-host").mkdir(parents=True)
+    own = written(home / ".config/mcp-host/mcp.json", {"a": entry, "b": entry, "dead": {"command": "/no/such"}})
+    stderr: list[str] = []
+    transport = replace(
+        proxied("--model", "arithmetic", "--only", "*__write", "--config", str(own), "b", "a", "dead"),
+        on_stderr=stderr.append,
+    )
+    with fail_after(IN_TIME):
+        async with Client(transport, era="legacy") as client:
+            assert [tool.name for tool in await client.list_tools()] == ["a__write", "b__write"]
+            assert text_of(await client.call_tool("b__write")) == "2 + 3 = 5"
+    assert "  b | writing" in stderr
+    assert [line for line in stderr if "dead" in line and "cannot start '/no/such'" in line]
+
+
+NOT_AGREED = (
+    "the server 'a' has not been agreed to: there is no terminal to ask in: run mcp-host tools --config FILE in one,"
+    " or add --approve-servers, which agrees to all servers of this file"
+)
+NO_SERVER: list[tuple[dict[str, object], list[str], type[Exception], str]] = [
+    ({"a": {"command": "x"}}, ["c"], UsageError, "there is no server 'c' in"),
+    ({"a": {"command": "x"}, "abc": {"command": "x"}}, ["abcd"], UsageError, "did you mean 'abc'?"),
+    ({"a": {"command": "x"}}, [], ConsentMissing, NOT_AGREED),
+    ({"a": {"command": "x", "disabled": True}, "b": {"command": "x"}}, ["a"], UsageError, "the server 'a' is disabled"),
+    ({}, [], UsageError, "there are no servers in"),
+]
+
+
+async def test_a_file_without_a_server_that_can_be_used(home: Path, subtests: pytest.Subtests) -> None:
+    for servers, names, error, says in NO_SERVER:
+        file = written(home / ".mcp.json", servers)
+        with subtests.test(says), pytest.raises(error, match=re.escape(says)):
+            await prepared(parse(["proxy", "--config", str(file), *names]), Console(), LIMITS)
+
+
+async def test_the_options_of_several_servers(home: Path) -> None:
+    file = str(written(home / ".mcp.json", {"a": {"command": "x"}, "b": {"url": "https://example.com/mcp"}}))
+    options = parse(["proxy", "--config", file, "--approve-servers", "--pins", str(home / "pins.json")])
+    servers = await prepared(options, Console(), LIMITS)
+    assert {name: server.limits for name, server in servers.items()} == {"a": LIMITS, "b": LIMITS}
+    assert isinstance(servers["a"].server, Stdio)
+    assert servers["a"].server.on_stderr is not None
+    assert isinstance(servers["b"].server, StreamableHttp)
+
+
 def test_options_that_are_wrong_are_named(run: Run) -> None:
     code, _, err = run("proxy", "--approve", "nobody", *CALCULATOR)
     assert code == 2
@@ -218,4 +287,6 @@ def test_options_that_are_wrong_are_named(run: Run) -> None:
     assert "--log-file: [Errno 2]" in err
     code, _, err = run("proxy", "--token-env", "A_TOKEN", *CALCULATOR)
     assert (code, "--token-env is for --http" in err) == (2, True)
+    code, _, err = run("proxy", "planner", *CALCULATOR)
+    assert (code, "unexpected argument 'planner': names are for the servers of --config" in err) == (2, True)
     assert run("proxy").code == 2

@@ -616,3 +616,26 @@ def test_a_file_that_cannot_be_read_and_a_wrong_argument_are_errors_at_once(proj
     with pytest.raises(TypeError, match="unexpected"):
         ClientGroup.from_file(path, unknown=1)  # type: ignore[call-arg]  # likewise
     assert [*GroupOptions.__annotations__] == [*signature(ClientGroup).parameters][1:]
+
+
+async def test_the_servers_can_be_prepared_without_being_connected(project: Path) -> None:
+    """For what connects them in place of the group."""
+    entries = {
+        "own": {"command": "a", "timeout": 5000},
+        "odd": {"url": "https://example.com/mcp"},
+        "off": {**DOWN, "disabled": True},
+    }
+    approver = Approver("odd")
+    group = ClientGroup.from_file(written(project / ".mcp.json", entries), approve_servers=approver)
+
+    prepared = await group.prepare()
+
+    [own] = prepared.values()
+    assert isinstance(own.server, Stdio)
+    assert (list(prepared), own.server.command, own.limits) == (["own"], ["a"], Limits(timeout=5.0))
+    assert states(group) == {"own": "down", "odd": "needs_consent", "off": "disabled"}
+    added = ServerOptions(["x"], enabled=True)
+    assert await ClientGroup({"a": added}).prepare() == {"a": added}
+    async with ClientGroup({}) as opened:
+        with pytest.raises(CallerError, match="the group is open"):
+            await opened.prepare()

@@ -11,6 +11,7 @@ from anyio import Event, fail_after
 from mcp_host import Client, Elicitation, Sampling, always
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS, MODERN_VERSIONS, VERSIONS
 from mcp_host.proxy import Proxy
+from mcp_host.proxy.relay import Relay
 from mcp_host.sampling import Approve, SamplingRequest
 from mcp_host.testing import Context, RequestError, Server
 from mcp_host.types import (
@@ -143,6 +144,12 @@ async def through(proxy: Proxy, host: str = "auto", **options: Any) -> AsyncIter
         async with Client(proxy, era=host, **options) as client:
             yield client
         await proxy.aclose()
+
+
+def relay_of(proxy: Proxy) -> Relay:
+    """The relay of a proxy of one server."""
+    assert isinstance(proxy._service, Relay)
+    return proxy._service
 
 
 def text_of(result: CallToolResult) -> str:

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from mcp_host.proxy import Proxy
 from tests.extent import on_both
-from tests.proxy.servers import ERAS, Planner
+from tests.proxy.servers import ERAS, Planner, relay_of
 from tests.testing.raw import EVERYTHING, INITIALIZE, INITIALIZED, Raw, call, connect, meta, request
 from tests.testing.raw_http import ACCEPT, repeated
 
@@ -121,7 +121,7 @@ async def test_over_a_pipe_what_is_wrong_is_answered_and_the_next_request_is_ser
                     assert [answer_to(name, each) for each in answers] == ([] if answered is NOTHING else [answered])
                     assert text_of_call(await host.call("picture"))
         await proxy.aclose()
-    assert proxy._relay.begun == set()
+    assert relay_of(proxy).begun == set()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

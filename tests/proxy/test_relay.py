@@ -39,7 +39,7 @@ from mcp_host.types import ClientCapabilities, Implementation
 from tests.client.support import QUESTION, HangingModel, sampling
 from tests.client.test_shape import ECHO, counted
 from tests.extent import on_both
-from tests.proxy.servers import ERAS, Planner, text_of, through, user, visit
+from tests.proxy.servers import ERAS, Planner, relay_of, text_of, through, user, visit
 from tests.testing import raw
 from tests.testing.raw_http import repeated
 from tests.transports.children import python
@@ -182,11 +182,11 @@ async def test_a_server_that_ignores_the_level_of_the_log_is_not_heard_below_it(
 async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
     proxy = Proxy(Planner())
     async with through(proxy, "legacy"):
-        assert len(proxy._relay.begun) == 1
-    assert proxy._relay.begun == set()
+        assert len(relay_of(proxy).begun) == 1
+    assert relay_of(proxy).begun == set()
     async with through(proxy, "legacy"):
         pass
-    while proxy._relay.begun:
+    while relay_of(proxy).begun:
         await checkpoint()
 
 
@@ -268,7 +268,7 @@ def host_with(number: int, version: str = "2026-07-28") -> RemoteClient:
 
 
 async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_one_unused_for_longest_is_closed() -> None:
-    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+    relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
     with fail_after(25):
         first, second, *_ = [await relay._upstream(host_with(number)) for number in range(MAX_UPSTREAMS)]
         assert await relay._upstream(host_with(0)) is first
@@ -280,7 +280,7 @@ async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_one_un
 
 
 async def test_requests_that_come_at_once_share_a_connection() -> None:
-    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+    relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
     found: list[Upstream] = []
 
     async def connect() -> None:
@@ -295,7 +295,7 @@ async def test_requests_that_come_at_once_share_a_connection() -> None:
 
 
 async def test_a_connection_with_a_call_under_way_is_not_closed_for_another() -> None:
-    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+    relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
 
     async def call(number: int) -> None:
         request = Request(1, "tools/call", {"name": "wait", "arguments": {}})
@@ -439,7 +439,7 @@ async def test_malformed_params_that_cannot_be_passed_on_are_an_error_of_the_hos
         ("resources/unsubscribe", {"uri": 3}, "uri"),
         ("logging/setLevel", {"level": "loud"}, "level"),
     ]
-    relay = Relay.of(Proxy(Planner(ERAS["legacy"]))._relay.settings)
+    relay = Relay.of(relay_of(Proxy(Planner(ERAS["legacy"]))).settings)
     for method, params, says in malformed:
         call = ReceivedRequest(Request(1, method, params), host_with(0, "2025-11-25"), lambda method, params: None)
         with subtests.test(method=method), fail_after(25):
@@ -524,7 +524,7 @@ async def test_a_connection_that_is_being_opened_holds_up_no_other() -> None:
         await peer.answer_initialize()
         await Event().wait()
 
-    relay = Relay.of(Proxy(ScriptedPeer(script))._relay.settings)
+    relay = Relay.of(relay_of(Proxy(ScriptedPeer(script))).settings)
     with fail_after(25):
         first = await relay._upstream(host_with(0))
         async with create_task_group() as tasks:
@@ -695,7 +695,7 @@ async def test_a_server_that_is_started_again_is_not_subscribed_to_what_no_host_
 
 
 async def test_a_connection_at_which_a_host_listens_is_not_closed_for_another() -> None:
-    relay = Relay.of(Proxy(Planner(ERAS["modern"]))._relay.settings)
+    relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
     with fail_after(25):
         async with relay.listening((), host_with(0)):
             for number in range(1, MAX_UPSTREAMS + 1):
@@ -722,7 +722,7 @@ async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothi
             session.receive(decoded)
         await answer.wait()
 
-    relay = Proxy(Stdio(python(ECHO)))._relay
+    relay = relay_of(Proxy(Stdio(python(ECHO))))
     call = {"method": "tools/call", "params": {"name": "echo", "arguments": {"words": "hello"}}}
     with fail_after(25):
         async with HandlerTasks.open() as tasks:

@@ -10,6 +10,7 @@ from mcp_host.errors import ConnectionClosed, HttpStatusError, McpError, NotAdve
 from mcp_host.proxy.translation import (
     amount_of,
     capabilities_downstream,
+    capabilities_of_all,
     error_downstream,
     host_answers,
     params_upstream,
@@ -133,3 +134,23 @@ def test_what_a_host_sees_of_the_servers_capabilities(subtests: pytest.Subtests)
     for capabilities, stateless, host_stateless, seen in OF_SERVER:
         with subtests.test(capabilities=capabilities, host_stateless=host_stateless):
             assert capabilities_downstream(capabilities, stateless=stateless, host_stateless=host_stateless) == seen
+
+
+OF_ALL: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+    ([], {}),
+    ([{"tools": {}}, {}], {"tools": {}}),
+    (
+        [{"tools": {"listChanged": True}, "logging": {}}, {"tools": {"listChanged": False}, "prompts": {}}],
+        {"tools": {"listChanged": True}, "logging": {}, "prompts": {}},
+    ),
+    ([{"resources": {}}, {"resources": {"subscribe": True}}], {"resources": {"subscribe": True}}),
+    ([{"extensions": {"x": 1, "y": 1}}, {"extensions": {"y": 2}}], {"extensions": {"x": 1, "y": 1}}),
+    ([{"tools": {}, "tasks": {}}, {"tools": {}}], {"tools": {}, "tasks": {}}),
+    ([{"tools": {}, "tasks": {}}, {"tasks": {}}], {"tools": {}}),
+]
+
+
+def test_what_a_host_sees_of_the_capabilities_of_several_servers(subtests: pytest.Subtests) -> None:
+    for declared, seen in OF_ALL:
+        with subtests.test(declared=declared):
+            assert capabilities_of_all(declared) == seen

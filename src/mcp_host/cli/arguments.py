@@ -171,7 +171,10 @@ def _check_config(options: Options, operands: Sequence[str]) -> None:
     if options.command or any(map(URL.match, operands[:1])):
         raise UsageError("--config has the servers: leave out the URL, or the command after --")
     for name in OF_ONE_SERVER:
-        if _is_given(options, name):
+        if _is_given(options, name) and (name, options.verb) != (
+            "pins",
+            "proxy",
+        ):  # which pins the tools of each server
             raise UsageError(f"{_flag(name)} is for a server on the command line, and not for those of --config")
 
 

@@ -6,24 +6,33 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Unpack
 
 from mcp_host.auth import FileTokens
 from mcp_host.cli.authorization import login_of, tokens_file
 from mcp_host.cli.console import Console, log_everything, log_line
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
 from mcp_host.cli.options import NAME, Options
-from mcp_host.cli.output import ConsentMissing, UsageError, print_error, status_line
+from mcp_host.cli.output import ConsentMissing, UsageError, near, print_aside, print_error, status_line
 from mcp_host.cli.transcript import reason
 from mcp_host.client.client import Client
 from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, McpError, escaped, quoted
-from mcp_host.group import ClientGroup, ServerState, ServerStatus
+from mcp_host.group import ClientGroup, ServerOptions, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
+from mcp_host.group.options import GroupOptions
+from mcp_host.limits import Limits
 from mcp_host.sampling import Deny, Sampling
 from mcp_host.sampling.proposed_server import ProposedServer
 from mcp_host.sampling.terminal import ask_in_terminal
+from mcp_host.transports.stdio import Stdio
 from mcp_host.types import LoggingMessageNotificationParams
 
-NO_CONSENT = "there is no terminal to ask in; --approve-servers agrees to the servers of this file"
+NO_CONSENT = (
+    f"there is no terminal to ask in: run {NAME} tools --config FILE in one, or add --approve-servers, which agrees to all"
+    " servers of this file"
+)
 WANTS_LOGIN = re.compile(r"https?://\S+(?= needs a login)")
 START_WAIT = 5.0  # seconds until a conversation begins with the servers that are ready by then, without --timeout
 
@@ -48,14 +57,9 @@ async def opened(options: Options, sampling: Sampling | None, console: Console) 
         Exception: One of `FAILURES`: no server can be used.
     """
     verbose = _Verbose(console) if options.verbose else None
-    assert options.config is not None, "the caller has looked"
-    group = ClientGroup.from_file(
-        options.config,
-        approve_servers=console.decider(ask_in_terminal, _refuse, agrees=options.approve_servers),
-        ask_input=console.with_keyboard(ask_for_input),
-        answer_store=KeyringAnswers.of_person(asks_again=options.ask_again),
-        tokens=FileTokens(tokens_file()),
-        login=login_of(options, console),
+    group = _group(
+        options,
+        console,
         sampling=sampling,
         elicitation=console.elicitation(),
         limits=options.limits,
@@ -65,8 +69,6 @@ async def opened(options: Options, sampling: Sampling | None, console: Console) 
         wait=(options.timeout or START_WAIT) if is_conversation(options) else "all",
     )
     wanted = list(group.status())
-    if not wanted:
-        raise UsageError(f"there are no servers in {escaped(str(options.config))}")
     if options.verb == "call":
         wanted = [group.server_of(options.operand)]
         for name in group.status().keys() - {*wanted}:
@@ -88,6 +90,52 @@ async def opened(options: Options, sampling: Sampling | None, console: Console) 
             for warning in group.warnings:
                 if warning.startswith(about):
                     print_error(f"warning: {warning}")
+
+
+async def prepared(options: Options, console: Console, limits: Limits) -> dict[str, ServerOptions]:
+    """The servers of a file for a proxy, those of the names that were given or all. The log names those that cannot be used.
+
+    Raises:
+        ConfigError: The file cannot be read.
+        UsageError: It has no servers, or none of that name.
+        Exception: One of `FAILURES`: no server can be used.
+    """
+    group = _group(options, console, limits=limits)
+    names = options.words or list(group.status())
+    for name in names:
+        if name not in group.status():
+            file = escaped(str(options.config))
+            raise UsageError(f"there is no server {quoted(name)} in {file}{near(name, group.status())}")
+    for name in group.status().keys() - {*names}:
+        await group.disable(name)
+    servers = await group.prepare()
+    if not servers:
+        first = group.status()[names[0]]
+        raise FAILURES[first.state](problem(first))
+    return {name: _with_stderr(name, server) for name, server in servers.items()}
+
+
+def _with_stderr(name: str, server: ServerOptions) -> ServerOptions:
+    """*server*, whose stderr is printed."""
+    if not isinstance(server.server, Stdio):
+        return server
+    return replace(server, server=replace(server.server, on_stderr=partial(print_aside, server=name)))
+
+
+def _group(options: Options, console: Console, **more: Unpack[GroupOptions]) -> ClientGroup:
+    assert options.config is not None, "the caller has looked"
+    group = ClientGroup.from_file(
+        options.config,
+        approve_servers=console.decider(ask_in_terminal, _refuse, agrees=options.approve_servers),
+        ask_input=console.with_keyboard(ask_for_input),
+        answer_store=KeyringAnswers.of_person(asks_again=options.ask_again),
+        tokens=FileTokens(tokens_file()),
+        login=login_of(options, console),
+        **more,
+    )
+    if not group.status():
+        raise UsageError(f"there are no servers in {escaped(str(options.config))}")
+    return group
 
 
 class _Verbose:

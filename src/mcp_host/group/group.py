@@ -408,6 +408,17 @@ class ClientGroup:
         await member.log_in()
         return member.status
 
+    async def prepare(self) -> dict[str, ServerOptions]:
+        """The servers that are enabled, for a `Proxy` to connect in place of this group, which must not be open.
+
+        A person is asked for consent and inputs, and variables are expanded, as `async with` does. A server that cannot be
+        started is left out: `status` says why, and so does the log.
+        """
+        if self._tasks is not None:
+            raise CallerError("the group is open")
+        prepared = {member.name: await member.prepare() for member in self._members if member.enabled}
+        return {name: options for name, options in prepared.items() if options is not None}
+
     def status(self) -> dict[str, ServerStatus]:
         """What is known about each server, by name."""
         return {member.name: member.status for member in self._members}

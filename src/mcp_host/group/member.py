@@ -83,8 +83,9 @@ class Member:
         self.proposed: ProposedServer | None = None
         """What a person has to agree to before it is started."""
         self._clients = clients
-        if isinstance(server, ServerOptions):
-            self.client = self._new_client(server)
+        self._options = server if isinstance(server, ServerOptions) else None
+        if self._options is not None:
+            self.client = self._new_client(self._options)
         self._problem = None if self.file_server is None else self.file_server.problem
         """Why it cannot be started."""
         state: ServerState = "down" if self.enabled and self._problem is None else "disabled"
@@ -128,6 +129,13 @@ class Member:
         self.preparing = self.file_server is not None
         self._set("connecting")
         context.copy().run(tasks.start_soon, self._keep_connected, self._run, last)
+
+    async def prepare(self) -> ServerOptions | None:
+        """What `start` would connect, after the questions that it would ask. None if it cannot be started: its status says why."""
+        if await self._prepared(_Run()) is None:
+            return None
+        self._set("down", quiet=True)
+        return self._options
 
     async def disable(self, grace: float = 0.0, *, quiet: bool = False) -> None:
         """Refuse further calls, give those in flight *grace* seconds, and close the connection."""
@@ -179,8 +187,8 @@ class Member:
             return self.client
         self.proposed = None
         try:
-            options = await self.file_server.prepare(partial(self._propose, run))
-            self.client = self._new_client(options)
+            self._options = await self.file_server.prepare(partial(self._propose, run))
+            self.client = self._new_client(self._options)
         except NotStarted as exc:
             self._set_unless_stopped(run, exc.state, str(exc))
             return None

@@ -2,6 +2,7 @@
 
 `Proxy` is what applications hold. A `Relay` is the server as one host sees it, served by `mcp_host.serving`; an
 `Upstream` is its connection to the real server. `translation` has the differences between the two sides, and is pure.
+A `Router` has one `Relay` for each of several servers.
 """
 
 from mcp_host.proxy.approval import allow_tools, ask_host

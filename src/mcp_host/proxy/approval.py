@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.proxy.translation import ELICIT, host_answers
-from mcp_host.proxy.upstream import AskedHost, asked_host
+from mcp_host.proxy.upstream import AskedHost, HostCall, asked_host
 from mcp_host.sampling import Allow, Approve, Deny, SamplingRequest
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout
@@ -59,11 +59,16 @@ async def _message(request: SamplingRequest, *, whole: bool) -> str:
 
 
 def allow_tools(*patterns: str, otherwise: Approve) -> Approve:
-    """Allow requests within calls of the tools that have one of these names, such as ``plan_*``. *otherwise* decides the rest."""
+    """Allow requests within calls of the tools that have one of these names, such as ``plan_*``. *otherwise* decides the rest.
+
+    They are the names that the host sees.
+    """
 
     async def approve(request: SamplingRequest) -> Allow | Deny:
         outer = request.outer
         tool = outer.name if outer is not None and outer.method == "tools/call" else None
+        if outer is not None and isinstance(outer.caller, HostCall) and tool is not None:
+            tool = outer.caller.call.request.params["name"]  # the server may have another name for it
         if tool is not None and any(fnmatchcase(tool, pattern) for pattern in patterns):
             return Allow()
         decided = otherwise(request)

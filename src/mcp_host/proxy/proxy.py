@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -19,15 +20,21 @@ from mcp_host.proxy.relay import Relay
 from mcp_host.proxy.upstream import SamplingChoice, Settings
 from mcp_host.sampling import Sampling
 from mcp_host.serving import in_process
+from mcp_host.serving.service import Service
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.transports.infer import Connectable, infer_transport
 
 if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
+    from mcp_host.group import ServerOptions
+    from mcp_host.proxy.router import Router
     from mcp_host.serving.http.app import HttpApp
 
+NAME = "mcp-host"
 TOKEN_BYTES = 32  # of a token that is drawn; OWASP asks for 8 at least in what must not be guessed
 CLOSE_TIMEOUT = 3.0  # seconds. Hosts wait two before they end the proxy with a signal: the server gets its own by then
+LIMITS = Limits(timeout=math.inf, idle_timeout=math.inf, close_timeout=CLOSE_TIMEOUT)
+"""Those of a proxy by default: it is the host that gives up."""
 
 
 class Proxy:
@@ -45,6 +52,10 @@ class Proxy:
     *tools* says which tools of the server a host sees and may call, under which names, and whether a tool that changes
     is blocked. Results are checked only if its *output* says how.
 
+    A mapping of names to servers, or to `ServerOptions`, is a proxy of several: `ClientGroup.prepare` has those of a
+    file. A host sees them as one, which *name* is for. Tools and prompts have the names that a `ClientGroup` gives them,
+    such as ``github__create_issue``, for *tools* and `allow_tools`, too. A server that cannot be reached is left out until it can.
+
     Either side may speak any revision. A call of a server with a handshake that asks a host of 2026-07-28 becomes
     `input_required`, and the host's retry continues it; a server of 2026-07-28 that requires input sends requests to a
     host with a handshake. Each host has a connection of its own to the server, with the host's capabilities and those
@@ -58,7 +69,7 @@ class Proxy:
 
     def __init__(
         self,
-        server: Connectable,
+        server: Connectable | Mapping[str, Connectable | ServerOptions],
         *,
         name: str | None = None,
         sampling: Sampling | None = None,
@@ -74,48 +85,40 @@ class Proxy:
             raise ValueError(f'answer_sampling is "auto", "always" or "never", not {answer_sampling!r}')
         if isinstance(models, str):
             raise TypeError("models is a list of names")
-        settings = Settings(
-            server=infer_transport(server),
-            name=name,
+        settings = partial(
+            Settings,
             sampling=sampling,
             sampling_choice=answer_sampling,
             models=tuple(models),
             elicitation=elicitation,
-            tools=tools,
             era=era,
             era_cache=EraCache(),
             middleware=tuple(middleware),
-            limits=limits or Limits(timeout=math.inf, idle_timeout=math.inf, close_timeout=CLOSE_TIMEOUT),
         )
-        Client(  # checks them, and is never connected
-            settings.server,
-            name=name,
-            sampling=sampling,
-            elicitation=elicitation,
-            tools=tools,
-            era=era,
-            middleware=settings.middleware,
-            limits=settings.limits,
-        )
-        self.name = settings.shown_name
-        self._relay = Relay.of(settings)
+        self._service: Service
+        if isinstance(server, Mapping):
+            self.name = NAME if name is None else name
+            self._service = _router(server, self.name, tools, limits or LIMITS, settings)
+        else:
+            relay = _relay(settings(server=infer_transport(server), name=name, tools=tools, limits=limits or LIMITS))
+            self.name, self._service = relay.settings.shown_name, relay
 
     def in_process(self) -> InProcess:
         """A transport to this proxy in this process: ``Client(proxy)`` uses it. Every connection is a host of its own."""
         return InProcess(self._serve, name=self.name)
 
     async def _serve(self, inbox: Inbox, outbox: Outbox) -> None:
-        await in_process.serve(self._relay, inbox, outbox.send_nowait)
+        await in_process.serve(self._service, inbox, outbox.send_nowait)
 
     async def aclose(self) -> None:
         """Close the connections to the server, of all hosts."""
-        await self._relay.aclose()
+        await self._service.aclose()
 
     def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> None:
         """Serve one host over stdin and stdout until stdin ends, then end the server."""
         from mcp_host.serving.stdio import run  # here, because only a program needs it
 
-        run(self._relay, backend)
+        run(self._service, backend)
 
     def asgi(
         self,
@@ -136,7 +139,7 @@ class Proxy:
         """
         from mcp_host.serving.http.app import HttpApp  # here, because most proxies serve stdio
 
-        return HttpApp(self._relay, json_response=json_response, path=path, token=token, hosts=hosts)
+        return HttpApp(self._service, json_response=json_response, path=path, token=token, hosts=hosts)
 
     @asynccontextmanager
     async def http(
@@ -182,3 +185,49 @@ class Proxy:
                 print("each request has to send this header: Authorization: Bearer", token, file=sys.stderr, flush=True)
             app = self.asgi(token=token, hosts=hosts_at(host, address), json_response=json_response)
             run(app, listener, host)
+
+
+def _relay(settings: Settings) -> Relay:
+    """A relay to the server of *settings*, which are checked."""
+    Client(  # checks them, and is never connected
+        settings.server,
+        name=settings.name,
+        sampling=settings.sampling,
+        elicitation=settings.elicitation,
+        tools=settings.tools,
+        era=settings.era,
+        middleware=settings.middleware,
+        limits=settings.limits,
+    )
+    return Relay.of(settings)
+
+
+def _router(
+    servers: Mapping[str, Connectable | ServerOptions],
+    name: str,
+    tools: ToolPolicy | None,
+    limits: Limits,
+    settings: Callable[..., Settings],
+) -> Router:
+    from mcp_host.group import ServerOptions  # here, because most proxies have one server
+    from mcp_host.proxy.router import Router
+    from mcp_host.proxy.several import policy_of
+
+    if tools is not None and tools.rename is not None:
+        raise ValueError("several servers have the names of a group: ServerOptions(tools=...) may rename")
+    relays = dict[str, Relay]()
+    for own_name, given in servers.items():
+        options = given if isinstance(given, ServerOptions) else ServerOptions(given)
+        if options.enabled:
+            relays[own_name] = _relay(
+                settings(
+                    server=infer_transport(options.server),
+                    name=own_name,
+                    tools=policy_of(own_name, options.tools, tools),
+                    limits=options.limits or limits,
+                    shared=True,
+                )
+            )
+    if not relays:
+        raise ValueError("there are no servers")
+    return Router.of(relays, name=name, resume_timeout=limits.input_timeout)

@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
-from anyio import Lock
+from anyio import CancelScope, Event, Lock, sleep
 from pydantic_core import to_json
 
+from mcp_host.concurrency.asking import unattended
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import McpError
+from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Notification, Params
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Notification, Params
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.proxy.translation import OF_A_CONNECTION, OF_THE_OTHER_ERA, error_downstream
+from mcp_host.proxy.translation import OF_A_CONNECTION, check_method, error_downstream
 from mcp_host.proxy.upstream import HostCall, Settings, Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service
+from mcp_host.serving.subscriptions import LISTED
 from mcp_host.types import Implementation, JSONObject
 from mcp_host.version import __version__
 
@@ -31,6 +34,16 @@ logger = logging.getLogger(__name__)
 MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
 ROUND_PAUSE = 0.02  # seconds: what a server with a handshake asks at once arrives within it
 MAX_UPSTREAMS = 16  # of one host, whose requests each name its capabilities (2026-07-28); then an unused one is closed
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """The attempts to connect to a server, after each other."""
+
+    scope: CancelScope = field(default_factory=CancelScope)
+    tried: Event = field(default_factory=Event)
+    error: RequestError | None = None
+    """Why the last one has failed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,6 +63,9 @@ class Relay(Service):
     """The host of the last request, which is the same in a session, and its key."""
     lock: Lock | None = None
     """Of connecting and closing. It belongs to the event loop that serves, where this object need not be made."""
+    attempts: dict[tuple[bool, bytes], Attempt] = field(default_factory=dict)
+    """Of one of several servers, which the others do not wait for."""
+    backoff: Backoff = field(default_factory=partial(Backoff, max_failures=0, max_delay=60.0, min_delay=0.5))
     begun: set[Relay] = field(default_factory=set)
     """Those of the hosts, if this one is what they are made from."""
     ended: Callable[[Relay], object] = lambda relay: None
@@ -88,6 +104,8 @@ class Relay(Service):
     async def aclose(self) -> None:
         for relay in [*self.begun]:
             await relay.aclose()
+        for attempt in self.attempts.values():
+            attempt.scope.cancel()
         async with self._locked():  # `end` may be closing them
             while self.upstreams:
                 _, upstream = self.upstreams.popitem()
@@ -112,8 +130,7 @@ class Relay(Service):
         """The server itself refuses what it does not have."""
 
     def find(self, method: str, params: Params, client: RemoteClient) -> Handler:
-        if method in OF_THE_OTHER_ERA[client.stateless] or method.startswith("notifications/"):
-            raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
+        check_method(method, client)
         return partial(self._request, method, params)
 
     async def _request(self, method: str, params: Params, call: ReceivedRequest, ask: Ask) -> Params:
@@ -137,6 +154,48 @@ class Relay(Service):
         for upstream in self.upstreams.values():
             spawn(partial(_notify, upstream, notification))
 
+    # As one of several servers
+
+    def connected(self, client: RemoteClient) -> bool:
+        """Whether there is a connection for a host with these capabilities, which may have been lost."""
+        return _key(client) in self.upstreams
+
+    def start(self, client: RemoteClient) -> Attempt:
+        """Begin to open one, unless that has begun: in a task without an owner, again and again after growing pauses."""
+        key = _key(client)
+        if key not in self.attempts:
+            self.attempts[key] = Attempt()
+            spawn(partial(self._keep_trying, client, self.attempts[key]))
+        return self.attempts[key]
+
+    async def reach(self, client: RemoteClient) -> None:
+        """Wait until there is one. The attempts go on if this fails, or if the caller is cancelled.
+
+        Raises:
+            RequestError: The last one has failed.
+        """
+        attempt = self.start(client)
+        await attempt.tried.wait()
+        if attempt.error is not None:
+            raise attempt.error
+
+    async def _keep_trying(self, client: RemoteClient, attempt: Attempt) -> None:
+        with attempt.scope, unattended():  # no browser opens by itself
+            while not self.connected(client):
+                try:
+                    await self._upstream(client)
+                except RequestError as exc:
+                    attempt.error = exc
+                    attempt.tried.set()
+                    self.backoff.fail()
+                    await sleep(self.backoff.delay(0.0))
+            attempt.error = None
+            self.backoff.reset()
+            for kind in LISTED & self.declared.keys():  # the host may have them without those of this server
+                await self.announce(f"notifications/{kind}/list_changed", {})
+        attempt.tried.set()
+        del self.attempts[_key(client)]
+
     async def _upstream(self, client: RemoteClient) -> Upstream:
         """The connection to the server for a host with these capabilities, opened if there is none.
 
@@ -144,7 +203,7 @@ class Relay(Service):
             RequestError: The server cannot be reached, or there are too many connections to it.
         """
         if self.key[0] is not client:
-            self.key = client, (client.stateless, to_json(client.capabilities.to_wire()))
+            self.key = client, _key(client)
         _, key = self.key
         if key not in self.upstreams:
             async with self._locked():  # only for this: meanwhile, other hosts use other connections
@@ -159,7 +218,8 @@ class Relay(Service):
         try:
             await upstream.client.connect()
         except McpError as exc:
-            logger.warning("%s: %s", self.settings.shown_name, exc)
+            level = logging.DEBUG if self.backoff.failures else logging.WARNING  # it has been said
+            logger.log(level, "%s: %s", self.settings.shown_name, exc)
             raise error_downstream(exc, stateless=client.stateless) from exc
         self.upstreams[key] = upstream
         self.info = upstream.client.server_info
@@ -173,6 +233,10 @@ class Relay(Service):
         if idle is None:
             raise RequestError(INTERNAL_ERROR, f"calls with {MAX_UPSTREAMS} sets of capabilities are under way")
         await self.upstreams.pop(idle).client.aclose()
+
+
+def _key(client: RemoteClient) -> tuple[bool, bytes]:
+    return client.stateless, to_json(client.capabilities.to_wire())
 
 
 async def _notify(upstream: Upstream, notification: Notification) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
@@ -29,6 +29,7 @@ from mcp_host.protocol.jsonrpc import (
     Params,
 )
 from mcp_host.serving.errors import RequestError, read
+from mcp_host.serving.remote_client import RemoteClient
 from mcp_host.types import ClientCapabilities
 from mcp_host.types.messages import RequestParams
 from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
@@ -64,6 +65,12 @@ OF_ONE_SIDE = frozenset({HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION})
 
 MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
 """Members of results since 2026-07-28."""
+
+
+def check_method(method: str, host: RemoteClient) -> None:
+    """Raise `RequestError` if the revision of *host* does not have this request."""
+    if method in OF_THE_OTHER_ERA[host.stateless] or method.startswith("notifications/"):
+        raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
 
 def check_params(method: str, params: Params) -> None:
@@ -138,6 +145,22 @@ def capabilities_downstream(capabilities: Params, *, stateless: bool, host_state
     if isinstance(extensions := kept.get("extensions"), dict):
         kept["extensions"] = {name: value for name, value in extensions.items() if name != TASKS}
     return kept
+
+
+def capabilities_of_all(declared: Sequence[Params]) -> Params:
+    """Those of several servers, as one: what any of them has. Tasks only of a single one, since nothing says whose a task is."""
+    joined: Params = {}
+    for capabilities in declared:
+        joined = _joined(joined, capabilities)
+    if sum("tasks" in capabilities for capabilities in declared) > 1:
+        del joined["tasks"]
+    return joined
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return one or other
+    return {**one, **{key: _joined(one.get(key, value), value) for key, value in other.items()}}
 
 
 def host_answers(method: str, params: Mapping[str, Any], capabilities: ClientCapabilities) -> bool:

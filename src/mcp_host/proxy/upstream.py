@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
@@ -39,6 +39,7 @@ from mcp_host.serving.service import Ask, Peer
 from mcp_host.transports.base import Transport
 from mcp_host.transports.http import StreamableHttp
 from mcp_host.types import ClientCapabilities, LoggingMessageNotificationParams
+from mcp_host.types.base import Model
 
 if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
@@ -66,6 +67,8 @@ class Settings:
     era_cache: EraCache
     middleware: tuple[Middleware, ...]
     limits: Limits
+    shared: bool = False
+    """Whether the host sees others as one with it: then its forms name it, and lists are whole."""
 
     @property
     def shown_name(self) -> str:
@@ -96,6 +99,14 @@ SUBSCRIBING = {
     "resources/subscribe": Client.subscribe_resource,
     "resources/unsubscribe": Client.unsubscribe_resource,
 }
+
+LISTS: Mapping[str, tuple[str, Callable[[Client], Awaitable[Sequence[Model]]]]] = {
+    "tools/list": ("tools", Client.list_tools),
+    "prompts/list": ("prompts", Client.list_prompts),
+    "resources/list": ("resources", Client.list_resources),
+    "resources/templates/list": ("resourceTemplates", Client.list_resource_templates),
+}
+"""The lists: the member of the result that has the items, and what lists those of all pages."""
 
 CONNECTING = (INITIALIZE, DISCOVER)
 
@@ -181,8 +192,11 @@ class Upstream:
                     self._level = level
                     with suppress(McpError):  # a server without a log is asked for the rest all the same
                         await self.client.set_log_level(level)
-                if method == "tools/list" and self._settings.tools is not None:
-                    result = {"tools": [tool.to_wire() for tool in await self.client.list_tools()]}
+                if method in LISTS and (
+                    self._settings.tools is not None if method == "tools/list" else self._settings.shared
+                ):
+                    member, listing = LISTS[method]
+                    result = {member: [item.to_wire() for item in await listing(self.client)]}
                 else:
                     result = await self.client.relay(
                         method,
@@ -246,7 +260,7 @@ class Upstream:
                 host_answers_it = False  # a result may require no other input
         ask = self._ask(caller)
         if host_answers_it and ask is not None:
-            params = dict(request.params)
+            params = self._asked(request.method, request.params)
             try:
                 if host.stateless:  # the result that asks could not be written, and would be an error of the call
                     encode(Notification(request.method, params))
@@ -263,6 +277,12 @@ class Upstream:
                 asked_host.reset(asked)
         reason = NOT_ANSWERED.get(request.method, "the host knows no such request outside of a call")
         raise InputRefused(METHOD_NOT_FOUND, reason)
+
+    def _asked(self, method: str, params: Mapping[str, Any]) -> Params:
+        """The *params* for the host. A form or URL of one of several servers begins with its name: the host knows the proxy only."""
+        if self._settings.shared and method == ELICIT and "message" in params:
+            return {**params, "message": f"{self._settings.name}: {params['message']}"}
+        return dict(params)
 
     def _ask(self, caller: HostCall | None) -> Ask | None:
         if caller is None:

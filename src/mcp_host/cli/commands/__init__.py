@@ -85,6 +85,7 @@ chat --model ollama:llama3 --system 'Be brief.' -- npx -y @modelcontextprotocol/
 echo 'What is 12.5 * 4?' | {NAME} chat --yes --model arithmetic -- python examples/calculator_server.py
 proxy --model anthropic:claude-sonnet-5 --allow plan_dinner -- uvx planner-server
 proxy --http 8000 -- uvx planner-server
+proxy --config mcp.json planner files
 doctor --report doctor.json
 doctor --report doctor.xml -- python my_host.py
 inspect -H 'Authorization=Bearer ...' https://example.com/mcp
@@ -154,9 +155,11 @@ COMMANDS: Mapping[str, Command] = {
         },
     ),
     "proxy": Command(
-        "be a server for a host, in front of another one: it gives the host's server a model, and speaks the host's revision",
-        (*SERVER, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http", "token_env"),
+        "be a server for a host, in front of others: it gives the host's server a model, and speaks the host's revision",
+        (*SERVERS, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http", "token_env"),
+        "[NAME ...]",
         module="proxy",
+        ways=("SERVER", "-- COMMAND [ARG ...]", "--config FILE [NAME ...]"),
         changes={"model": {"help": f"answer the server's requests for a model with this one: {MODEL_NAMES}"}},
     ),
     "doctor": Command(

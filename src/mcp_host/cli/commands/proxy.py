@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from logging.handlers import RotatingFileHandler
+
+import anyio
 
 from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.connection import authorization_of, transport_of
@@ -17,9 +20,10 @@ from mcp_host.cli.options import Options, secret_of
 from mcp_host.cli.output import Report, UsageError, print_aside
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.group import ServerOptions
 from mcp_host.limits import Limits
 from mcp_host.proxy import Proxy, allow_tools, ask_host
-from mcp_host.proxy.proxy import CLOSE_TIMEOUT
+from mcp_host.proxy.proxy import CLOSE_TIMEOUT, LIMITS
 from mcp_host.sampling import Approve, Sampling, always
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import Tool
@@ -32,7 +36,11 @@ def run(options: Options) -> Report:
 
     Raises:
         UsageError: The URL, a header or the token is invalid, there is no such model, or the log file or the port cannot be used.
+        ConfigError: The file of servers cannot be read.
+        Exception: No server of that file can be used.
     """
+    if options.words and options.config is None:
+        raise UsageError(f"unexpected argument {options.words[0]!r}: names are for the servers of --config")
     _begin_log(options)
     sampling, models = None, list[str]()
     if options.model is not None:
@@ -41,9 +49,8 @@ def run(options: Options) -> Report:
         sampling = Sampling(with_tools=model, approve=allow_tools(*options.allow, otherwise=approver(options)))
     auth, explaining = authorization_of(options, Console())
     with explaining:
-        transport = transport_of(options, auth, on_stderr=print_aside)
         proxy = Proxy(
-            transport,
+            transport_of(options, auth, on_stderr=print_aside) if options.config is None else _servers(options),
             sampling=sampling,
             answer_sampling=options.answer_sampling,
             models=models,
@@ -57,6 +64,12 @@ def run(options: Options) -> Report:
         else:
             run_http(proxy, *options.http, options.token_env)
     return Report()
+
+
+def _servers(options: Options) -> Mapping[str, ServerOptions]:
+    from mcp_host.cli.group import prepared  # here, because importing it takes a while
+
+    return anyio.run(prepared, options, Console(), limits(options) or LIMITS)
 
 
 def run_http(proxy: Proxy, host: str, port: int, token_env: str | None) -> None:

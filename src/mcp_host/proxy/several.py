@@ -1,0 +1,83 @@
+"""Several servers as one: the names of their tools, and which server a URI or a method is of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.group.names import group_name
+from mcp_host.protocol.eras import REQUIRED_CAPABILITY
+from mcp_host.protocol.jsonrpc import Params
+from mcp_host.types import Tool
+
+MAX_LINKED = 10_000  # URIs in results that no server lists; beyond that, the oldest are forgotten
+URI = {"resources/list": "uri", "resources/templates/list": "uriTemplate"}
+"""What a resource or template is known by, by the method that lists it."""
+
+
+def policy_of(server: str, own: ToolPolicy | None, common: ToolPolicy | None) -> ToolPolicy:
+    """That of one of several servers: the tools that its *own* and the *common* one let through, under their names in a group.
+
+    The common one sees these names, too.
+    """
+    policies = [policy for policy in (own, common) if policy is not None]
+
+    def named(name: str) -> str:
+        return group_name(server, name if own is None else own.rename_all([name])[0][name])
+
+    def allow(tool: Tool) -> bool:
+        shown = tool.model_copy(update={"name": named(tool.name)})
+        return all(policy.allows(tool if policy is own else shown) for policy in policies)
+
+    return ToolPolicy(
+        allow=allow,
+        rename=named,
+        output=next((policy.output for policy in policies if policy.output != "auto"), "auto"),
+        pins=next((policy.pins for policy in policies if policy.pins is not None), None),
+    )
+
+
+class ResourceOwners:
+    """The servers of resources and templates, which keep their URIs. Of two with the same, the first in their order has it."""
+
+    def __init__(self) -> None:
+        self._listed: dict[str, dict[str, str]] = {method: {} for method in URI}
+        self._linked: dict[str, str] = {}
+
+    def keep(self, method: str, lists: Mapping[str, list[Params]]) -> list[Params]:
+        """The items of all *lists*, which are by server, without those that another one has."""
+        owners, key = dict[str, str](), URI[method]
+        self._listed[method] = owners
+        return [
+            each for server, some in lists.items() for each in some if owners.setdefault(each[key], server) == server
+        ]
+
+    def link(self, server: str, result: Params) -> None:
+        """Remember the links in the *result* of a tool of *server*: they need not be listed."""
+        content = result.get("content")
+        for block in content if isinstance(content, list) else ():
+            match block:
+                case {"type": "resource_link", "uri": str(uri)}:
+                    self._linked[uri] = server
+        while len(self._linked) > MAX_LINKED:
+            del self._linked[next(iter(self._linked))]
+
+    def of(self, uri: str) -> str | None:
+        """The server that lists *uri* or that template, or has linked to it; or else whose template begins most like it."""
+        resources, templates = self._listed.values()
+        if (owner := resources.get(uri) or templates.get(uri) or self._linked.get(uri)) is not None:
+            return owner
+        beginnings = {template: template.partition("{")[0] for template in templates}
+        fitting = [template for template, beginning in beginnings.items() if uri.startswith(beginning)]
+        return templates[max(fitting, key=lambda template: len(beginnings[template]))] if fitting else None
+
+
+def declares(capabilities: Params, method: str) -> bool:
+    """Whether a server with these *capabilities* may know *method*, by what is before its slash.
+
+    That is a capability, an experimental one, or the end of the name of an extension: ``io.example/echo`` for ``echo/now``.
+    """
+    name, *_ = REQUIRED_CAPABILITY.get(method, (method.removeprefix("notifications/").partition("/")[0],))
+    if name in capabilities or name in (capabilities.get("experimental") or {}):
+        return True
+    return any(name in (extension, extension.rpartition("/")[2]) for extension in capabilities.get("extensions") or {})
