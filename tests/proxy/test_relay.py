@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
-from anyio import Event, create_task_group, fail_after, sleep
+from anyio import Event, create_task_group, fail_after, sleep, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
@@ -535,6 +536,35 @@ async def test_a_connection_that_is_being_opened_holds_up_no_other() -> None:
             may_open.set()
         await relay.aclose()
     assert len(opened) == 2
+
+
+async def test_a_connection_that_is_opened_while_others_are_closed_is_the_only_one() -> None:
+    opened, ended = list[Event](), list[int]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        may_open, number = Event(), len(opened)
+        opened.append(may_open)
+        try:
+            await may_open.wait()
+            await peer.answer_initialize()
+            await Event().wait()
+        finally:
+            ended.append(number)
+
+    relay = Relay.of(relay_of(Proxy(ScriptedPeer(script))).settings)
+    with fail_after(25):
+        async with create_task_group() as tasks:
+            for job in (partial(relay._upstream, host_with(0)), relay.aclose, partial(relay._upstream, host_with(0))):
+                tasks.start_soon(job)
+                await wait_all_tasks_blocked()
+            opened[0].set()
+            await wait_all_tasks_blocked()
+            tasks.start_soon(relay._upstream, host_with(0))
+            await wait_all_tasks_blocked()
+            for may_open in opened:
+                may_open.set()
+        await relay.aclose()
+    assert ended == [0, 1]
 
 
 async def test_an_application_that_is_closed_twice_closes_what_was_opened_between() -> None:

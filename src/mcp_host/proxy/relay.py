@@ -106,11 +106,12 @@ class Relay(Service):
             await relay.aclose()
         for attempt in self.attempts.values():
             attempt.scope.cancel()
-        async with self._locked():  # `end` may be closing them
+        async with (lock := self._locked()):  # `end` may be closing them
             while self.upstreams:
                 _, upstream = self.upstreams.popitem()
                 await upstream.client.aclose()
-        self.lock = None  # it belongs to this event loop
+        if not lock.statistics().locked:  # by another task, which waited for this one
+            self.lock = None  # it belongs to this event loop
 
     def _locked(self) -> Lock:
         if self.lock is None:
