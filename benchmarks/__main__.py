@@ -21,7 +21,15 @@ from benchmarks.report import (
     several_servers_table,
     wall_table,
 )
-from benchmarks.scenarios import BY_REVISION, RELAY_GOALS, RELAYED, SCENARIOS, SEVERAL_SERVERS, Scenario
+from benchmarks.scenarios import (
+    BY_REVISION,
+    RELAY_GOALS,
+    RELAYED,
+    RELAYED_SESSIONS,
+    SCENARIOS,
+    SEVERAL_SERVERS,
+    Scenario,
+)
 from benchmarks.variants import COMPARISONS
 from benchmarks.workers import Results, Worker, http_server, measure
 from tests.installation import Unusable
@@ -133,7 +141,9 @@ def servers_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
 
 def relays_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
     """Our proxy, and those of others, between a client and a server."""
-    rows = compare(RELAYED, RELAYS, url, options.rounds, QUICK_SHARE if options.quick else 1.0)
+    share = QUICK_SHARE if options.quick else 1.0
+    rows = compare(RELAYED, RELAYS, url, options.rounds, share)
+    rows += compare(RELAYED_SESSIONS, RELAYS[:1], url, options.rounds, share)
     return {"relays": relays_table(rows, RELAYS, RELAY_GOALS)}
 
 

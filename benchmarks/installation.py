@@ -15,6 +15,7 @@ REQUIREMENTS = HERE / "requirements"
 LOCK = ROOT / "requirements" / "dev.lock"
 PACKAGE = ROOT / "src" / "mcp_host"
 NODE_MAJOR = 20
+EXTRAS = ("otel", "testing")  # of this package
 
 
 def say(text: str) -> None:
@@ -62,7 +63,7 @@ def install(clients: Collection[str]) -> None:
     OURS.folder.parent.mkdir(exist_ok=True)
     facts = [sys.version, str(ROOT)]
     if "ours" in clients:
-        OURS.fill([ROOT / "pyproject.toml", LOCK], facts, _install_ours)
+        OURS.fill([ROOT / "pyproject.toml", LOCK], [*facts, *EXTRAS], _install_ours)
         _copy_ours()
     if "mcp" in clients:
         MCP.fill([MCP.pins], facts, lambda: MCP.install_python("the official Python SDK", "-r", str(MCP.pins)))
@@ -83,9 +84,10 @@ def _install_typescript(facts: list[str]) -> None:
 
 
 def _install_ours() -> None:
-    """What this package needs at run time, and OpenTelemetry, in the versions that it is developed with."""
+    """What this package needs at run time, with `EXTRAS` and OpenTelemetry, in the versions that it is developed with."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"]["otel"], "opentelemetry-sdk"]
+    extras = (requirement for extra in EXTRAS for requirement in project["optional-dependencies"][extra])
+    needed = [*project["dependencies"], *extras, "opentelemetry-sdk"]
     OURS.install_python("what this package needs", "--constraint", str(LOCK), *needed)
 
 

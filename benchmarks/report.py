@@ -125,6 +125,8 @@ def relays_table(rows: Iterable[Row], peers: Sequence[Peer], goals: Mapping[tupl
 
 def _compared(row: Row, peer: Peer, goal: float | None) -> str:
     """The cost of *peer*, with the ratio of ours to it if there is a *goal* for that."""
+    if peer.name not in row.cost:
+        return "-"
     cell = _cell(row.cost[peer.name])
     if goal is None or not (ratios := row.ratios_to(peer)):
         return cell

@@ -167,6 +167,12 @@ RELAYED = [
              operations=1200, warm_up=200, in_flight=64),
 ]
 """What a relay between a client and a server costs: its own process, or the time of a call."""
+
+RELAYED_SESSIONS = [
+    Scenario("relay-sessions", "500 HTTP sessions at once: memory of each", "KiB", None, "sessions", "json",
+             operations=500, warm_up=20),
+]
+"""The same for our proxy alone, over HTTP."""
 # fmt: on
 
 RELAY_GOALS = {

@@ -75,6 +75,10 @@ class Driver:
         self._numbers = count()
         self._sampled = 0
 
+    def resident(self) -> int:
+        """The size of the process that is measured, in bytes."""
+        return resident()
+
     async def run(self) -> Measurement:
         runs = {
             "connect": self._run_connects,
@@ -187,7 +191,7 @@ class Driver:
         """Connections that are all open at once, and what they add to the process."""
         await self._hold(self._job.warm_up)
         gc.collect()
-        before = resident()
+        before = self.resident()
         spent = await self._hold(self._job.operations)
         return {**spent, "memory": spent["memory"] - before}
 
@@ -212,7 +216,7 @@ class Driver:
             await ready.wait()
             opened = now()
             gc.collect()
-            held, looked = resident(), now()
+            held, looked = self.resident(), now()
             done.set()
         clocks = zip(start, opened, looked, now(), strict=True)
         cpu, wall = (end - begin - (after - before) for begin, before, after, end in clocks)
@@ -238,8 +242,8 @@ def age() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+def resident(pid: int | str = "self") -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
 
 
 def expect(got: object, expected: object) -> None:
