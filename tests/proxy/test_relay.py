@@ -769,3 +769,17 @@ async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothi
     assert results[-1] == Success(3, {"content": [{"type": "text", "text": "hello"}]})
     seen.pop("tasks", None)  # one, which on asyncio no task factory makes
     assert seen == {"messages read": 2, "messages written": 3}  # the one of the host is written here, too
+
+
+async def test_only_so_many_connections_are_tried_for_at_once_and_the_oldest_is_given_up() -> None:
+    """Of a server that is down, among several: a host may name other capabilities in each request."""
+    relay = Relay.of(relay_of(Proxy(NOWHERE)).settings)
+    with fail_after(25):
+        attempts = [relay.start(host_with(number)) for number in range(MAX_UPSTREAMS + 1)]
+        assert len(relay.attempts) == MAX_UPSTREAMS
+        assert [attempt.scope.cancel_called for attempt in attempts] == [True] + [False] * MAX_UPSTREAMS
+        await attempts[0].tried.wait()
+        assert len(relay.attempts) == MAX_UPSTREAMS
+        await relay.aclose()
+        while relay.attempts:
+            await checkpoint()

@@ -165,6 +165,8 @@ class Relay(Service):
         """Begin to open one, unless that has begun: in a task without an owner, again and again after growing pauses."""
         key = _key(client)
         if key not in self.attempts:
+            if len(self.attempts) >= MAX_UPSTREAMS:
+                self.attempts.pop(next(iter(self.attempts))).scope.cancel()
             self.attempts[key] = Attempt()
             spawn(partial(self._keep_trying, client, self.attempts[key]))
         return self.attempts[key]
@@ -195,7 +197,8 @@ class Relay(Service):
             for kind in LISTED & self.declared.keys():  # the host may have them without those of this server
                 await self.announce(f"notifications/{kind}/list_changed", {})
         attempt.tried.set()
-        del self.attempts[_key(client)]
+        if self.attempts.get(key := _key(client)) is attempt:
+            del self.attempts[key]
 
     async def _upstream(self, client: RemoteClient) -> Upstream:
         """The connection to the server for a host with these capabilities, opened if there is none.
