@@ -54,7 +54,6 @@ def chosen(arguments: Sequence[str]) -> list[Run]:
 async def play_all(runs: Sequence[Run], with_servers: bool, node: str) -> list[Outcome]:
     """The outcome of each run; each is told of as soon as it is known."""
     outcomes: dict[Run, Outcome] = {}
-    of_servers: list[Outcome] = []
     places = anyio.CapacityLimiter(AT_ONCE)
 
     async def play_one(run: Run) -> None:
@@ -62,16 +61,12 @@ async def play_all(runs: Sequence[Run], with_servers: bool, node: str) -> list[O
             outcomes[run] = await clients.play(run, node)
         tell(outcomes[run])
 
-    async def play_servers() -> None:
-        of_servers.extend(await servers.play_all(node))
-        for outcome in of_servers:
-            tell(outcome)
-
     async with anyio.create_task_group() as tasks:
-        if with_servers:
-            tasks.start_soon(play_servers)
         for run in runs:
             tasks.start_soon(play_one, run)
+    of_servers = await servers.play_all(node) if with_servers else []  # not beside clients whose pauses are measured
+    for outcome in of_servers:
+        tell(outcome)
     return [*(outcomes[run] for run in runs), *of_servers]
 
 
