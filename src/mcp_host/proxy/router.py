@@ -51,8 +51,8 @@ class Router(Service):
     servers: Mapping[str, Relay]
     by_prefix: Mapping[str, str]
     """The servers by what the names of their tools begin with."""
-    prompts: dict[str, str] = field(default_factory=dict)
-    """The names that servers have for their prompts, by those that the host has seen."""
+    prompts: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """The names that each server has for the prompts of its last list, by those that the host sees."""
     resources: ResourceOwners = field(default_factory=ResourceOwners)
 
     relays = True
@@ -217,8 +217,7 @@ class Router(Service):
         return [item for items in lists.values() for item in items]  # the policy has named the tools
 
     def _renamed(self, server: str, prompts: list[Params]) -> list[Params]:
-        own = own_names(server, [prompt["name"] for prompt in prompts])
-        self.prompts |= own
+        self.prompts[server] = own = own_names(server, [prompt["name"] for prompt in prompts])
         listed = {prompt["name"]: prompt for prompt in prompts}
         return [listed[name] | {"name": shown} for shown, name in own.items()]
 
@@ -232,16 +231,18 @@ class Router(Service):
             case "tools/call", {"name": name}:
                 return self._server_of(name), params  # the policy knows its own name
             case "prompts/get", {"name": name}:
-                return self._server_of(name), params | {"name": self._own_prompt(name)}
+                server, own = self._prompt(name)
+                return server, params | {"name": own}
             case "completion/complete", {"ref": {"type": "ref/prompt", "name": str(name)} as ref}:
-                return self._server_of(name), params | {"ref": ref | {"name": self._own_prompt(name)}}
+                server, own = self._prompt(name)
+                return server, params | {"ref": ref | {"name": own}}
             case (("resources/read" | "resources/subscribe" | "resources/unsubscribe"), {"uri": uri}) | (
                 "completion/complete",
                 {"ref": {"type": "ref/resource", "uri": str(uri)}},
             ):
                 return await self._owner_of(uri, call, ask), params
-        if (server := self._only(method)) is not None:
-            return server, params
+        if (only := self._only(method)) is not None:
+            return only, params
         servers = ", ".join(map(quoted, self._declaring(method))) or "none"
         raise RequestError(
             METHOD_NOT_FOUND, f"{method} does not say which server it is for. Those that may know it are: {servers}"
@@ -263,8 +264,10 @@ class Router(Service):
         servers = ", ".join(map(quoted, self.servers))
         raise RequestError(INVALID_PARAMS, f"{quoted(name)} is of none of the servers {servers}")
 
-    def _own_prompt(self, name: str) -> str:
-        return self.prompts.get(name) or name.partition(SEPARATOR)[2]
+    def _prompt(self, name: str) -> tuple[str, str]:
+        """The server of a prompt, and the name that it has there."""
+        server = self._server_of(name)
+        return server, self.prompts.get(server, {}).get(name) or name.partition(SEPARATOR)[2]
 
     async def _owner_of(self, uri: str, call: ReceivedRequest, ask: Ask) -> str:
         """The server of a resource or template."""

@@ -26,8 +26,9 @@ def policy_of(server: str, own: ToolPolicy | None, common: ToolPolicy | None) ->
         return group_name(server, name if own is None else own.rename_all([name])[0][name])
 
     def allow(tool: Tool) -> bool:
-        shown = tool.model_copy(update={"name": named(tool.name)})
-        return all(policy.allows(tool if policy is own else shown) for policy in policies)
+        if own is not None and not own.allows(tool):
+            return False
+        return common is None or common.allows(tool.model_copy(update={"name": named(tool.name)}))
 
     return ToolPolicy(
         allow=allow,
