@@ -131,6 +131,31 @@ async def test_a_resource_is_read_from_its_server(host: str) -> None:
         assert completed.completion.values == ["b: b:page/{n}"]
 
 
+async def test_a_host_need_not_have_listed_the_resources_that_it_listens_to() -> None:
+    """They are listed for it. What a server asks meanwhile is refused: a host of 2026-07-28 is asked within calls only."""
+    answers: list[Any] = []
+
+    def peer(uri: str) -> ScriptedPeer:
+        async def script(peer: ScriptedPeer) -> None:
+            await peer.answer_initialize(capabilities={"resources": {"subscribe": True}})
+            listing = await peer.receive("resources/list")
+            answers.append(await peer.request("roots/list"))
+            await peer.reply(listing, {"resources": [{"uri": uri, "name": "x"}]})
+            await peer.reply(await peer.receive("resources/templates/list"), {"resourceTemplates": []})
+            await peer.reply(await peer.receive("resources/subscribe"), {})
+
+        return ScriptedPeer(script)
+
+    uris = ["mem://a", "mem://b", "mem://c"]
+    proxy = Proxy({uri[-1]: peer(uri) for uri in uris[:2]})
+    async with raw.modern(proxy) as host:
+        await host.request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+        acknowledged = await host.receive()
+    await proxy.aclose()
+    assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": uris[:2]}
+    assert [answer["error"]["message"] for answer in answers] == ["the client cannot be asked now"] * 2
+
+
 @each_host
 async def test_a_resource_that_no_server_lists_is_that_of_the_only_one_with_resources(host: str) -> None:
     async with through(Proxy({"a": Shop().peer, "b": Library("b", "b:1")}), host) as client:

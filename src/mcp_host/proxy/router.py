@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -14,7 +14,7 @@ from anyio import create_task_group, current_time, fail_after
 from mcp_host.errors import quoted
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.group.names import SEPARATOR, own_names, server_prefix
-from mcp_host.protocol.eras import ROOTS_CHANGED
+from mcp_host.protocol.eras import LISTEN, ROOTS_CHANGED
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -22,13 +22,14 @@ from mcp_host.protocol.jsonrpc import (
     RESOURCE_NOT_FOUND,
     Notification,
     Params,
+    Request,
 )
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.proxy.relay import MAX_SUSPENDED, Relay
 from mcp_host.proxy.several import URI, ResourceOwners, declares
 from mcp_host.proxy.translation import capabilities_of_all, check_method, check_params
 from mcp_host.proxy.upstream import LISTS
-from mcp_host.serving.errors import RequestError
+from mcp_host.serving.errors import RequestError, refuse
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service
 from mcp_host.types import Implementation, JSONObject
@@ -112,6 +113,10 @@ class Router(Service):
     @asynccontextmanager
     async def listening(self, uris: Sequence[str], client: RemoteClient) -> AsyncIterator[Set[str]]:
         agreed, own = set[str](), dict[str, list[str]]()
+        if self._only("resources/read") is None and any(self.resources.of(uri) is None for uri in uris):
+            call = ReceivedRequest(Request(0, LISTEN, {}), client, lambda method, params: None)
+            with suppress(RequestError):  # those that are listed are announced
+                await self._list_resources(call, refuse)
         for uri in uris:
             if (owner := self.resources.of(uri) or self._only("resources/read")) is not None:
                 own.setdefault(owner, []).append(uri)
@@ -216,6 +221,10 @@ class Router(Service):
             return self.resources.keep(method, lists)
         return [item for items in lists.values() for item in items]  # the policy has named the tools
 
+    async def _list_resources(self, call: ReceivedRequest, ask: Ask) -> None:
+        for method in URI:
+            await self._list(method, {}, call, ask)
+
     def _renamed(self, server: str, prompts: list[Params]) -> list[Params]:
         self.prompts[server] = own = own_names(server, [prompt["name"] for prompt in prompts])
         listed = {prompt["name"]: prompt for prompt in prompts}
@@ -274,8 +283,7 @@ class Router(Service):
         if (only := self._only("resources/read")) is not None:
             return only
         if self.resources.of(uri) is None:
-            for method in URI:
-                await self._list(method, {}, call, ask)
+            await self._list_resources(call, ask)
         if (owner := self.resources.of(uri)) is None:
             code = INVALID_PARAMS if call.client.stateless else RESOURCE_NOT_FOUND  # "replaced by -32602" (2026-07-28)
             raise RequestError(code, f"no server lists the resource {quoted(uri)}", {"uri": uri})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from mcp_host.errors import EndsLoop, McpError, ProtocolError, excerpt
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, URL_ELICITATION_REQUIRED, Params
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED, Params
 from mcp_host.types import ElicitRequestURLParams
 from mcp_host.types.base import Model
 
@@ -36,6 +36,15 @@ class ClientError(McpError):
         self.code = code
         self.message = message
         self.data = data
+
+
+async def refuse(method: str, params: Params) -> NoReturn:
+    """Stands for sending the client a request when it cannot be asked.
+
+    Raises:
+        ClientError: Always.
+    """
+    raise ClientError(method, METHOD_NOT_FOUND, "the client cannot be asked now")
 
 
 def read(model: type[ModelT], params: Params) -> ModelT:
