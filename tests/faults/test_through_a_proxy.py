@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
-from anyio import fail_after
+from anyio import CancelScope, fail_after
 
 from mcp_host import Client, Limits, Stdio, StreamableHttp
 from mcp_host.errors import McpError
@@ -32,6 +32,7 @@ from tests.transports.http_peers import Heard, Wire, event, serving
 
 T = TypeVar("T")
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+HOSTS = pytest.mark.parametrize("kind", ["legacy", "modern", "shared"])
 FEW = None if THOROUGH else 3  # of each kind
 
 
@@ -43,12 +44,14 @@ def no_error_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def hosts(server: Connectable, era: str, **options: Any) -> AsyncIterator[tuple[Client, Client]]:
-    """Two hosts of one proxy: each has a connection to the server of its own."""
-    proxy = Proxy(server, **options)
-    async with Client(proxy, era=era) as one, Client(proxy, era=era) as other:
-        yield one, other
-    await proxy.aclose()
+async def hosts(server: Connectable, kind: str) -> AsyncIterator[tuple[Client, Client]]:
+    """Two hosts of one proxy, of this era: each has a connection to the server of its own. Or they *share* one, over HTTP."""
+    proxy = Proxy(server)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(proxy.aclose)
+        shared = await stack.enter_async_context(proxy.http()) if kind == "shared" else None
+        one, other = (Client(shared or proxy, era="modern" if shared else kind) for _ in range(2))
+        yield await stack.enter_async_context(one), await stack.enter_async_context(other)
 
 
 def some(kinds: dict[str, list[T]]) -> Iterator[tuple[str, T]]:
@@ -80,18 +83,38 @@ SAID = {
 }
 
 
-@ERAS
+@HOSTS
 @fault("F01", "F08", "F09", "J01", "J05", "J06", "J12", "J13", "J14", "J16", "J17", "J19", "J22", "J23")
-async def test_what_a_server_says_over_a_pipe_costs_one_call_of_its_own_host(
-    era: str, subtests: pytest.Subtests
-) -> None:
-    async with hosts(Stdio(server(PARROT)), era) as (one, other):
+async def test_what_a_server_says_over_a_pipe_costs_one_call(kind: str, subtests: pytest.Subtests) -> None:
+    async with hosts(Stdio(server(PARROT)), kind) as (one, other):
         for name, words in some(SAID):
             with subtests.test(name), fail_after(SOON):
                 with suppress(McpError):
                     await hear(one, words)
                 assert await unharmed(one)
                 assert await unharmed(other)
+
+
+@fault("C08", "J07")
+async def test_a_late_reply_to_a_host_that_has_given_up_reaches_no_other() -> None:
+    body = """
+    first = read()
+    tell("progress", progressToken=first["params"]["_meta"]["progressToken"], progress=1)
+    until("notifications/cancelled")
+    second = read()
+    serve(first)
+    serve(second)
+    serve_all()
+    """
+
+    async def give_up(report: object) -> None:
+        scope.cancel()
+
+    async with hosts(Stdio(server(body)), "shared") as (one, other):
+        with CancelScope() as scope:
+            await one.call_tool("a secret", on_progress=give_up)
+        assert (await other.call_tool("mine")).text == "mine"
+        assert (await one.call_tool("next")).text == "next"
 
 
 @pytest.mark.parametrize(("of", "era"), [("host", "legacy"), ("proxy", "legacy"), ("proxy", "modern")])
@@ -124,17 +147,15 @@ ANSWERED = {
 }
 
 
-@ERAS
+@HOSTS
 @fault("E17", "E18", "H02", "H05", "H13", "H15", "H17", "H18", "H19", "H22", "H34")
-async def test_what_a_server_answers_over_http_costs_one_call_of_its_own_host(
-    era: str, subtests: pytest.Subtests
-) -> None:
+async def test_what_a_server_answers_over_http_costs_one_call(kind: str, subtests: pytest.Subtests) -> None:
     spoiled = dict(some(ANSWERED))
 
     async def call(wire: Wire, heard: Heard) -> None:
         await spoiled.get(heard.rpc["params"]["name"], says())(wire, heard)
 
-    async with serving(mcp(call=call)) as peer, hosts(StreamableHttp(peer.url), era) as (one, other):
+    async with serving(mcp(call=call)) as peer, hosts(StreamableHttp(peer.url), kind) as (one, other):
         for name in spoiled:
             with subtests.test(name), fail_after(SOON):
                 with suppress(McpError):
