@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import sys
 import termios
@@ -18,7 +19,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from select import PIPE_BUF, POLLOUT, poll
 
 from anyio import CancelScope, current_time, notify_closing, open_process, sleep, wait_writable
 from anyio.lowlevel import checkpoint
@@ -130,14 +130,14 @@ class InheritedWriteEnd(WriteEnd):
 
     def __init__(self, fd: int) -> None:
         FileIO.__init__(self, fd, "wb")
-        self._poll = poll()
-        self._poll.register(fd, POLLOUT)
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
 
     def write(self, data: bytes | memoryview, /) -> int:  # type: ignore[override]  # any buffer
         """Write what fits without waiting; return how many bytes that was."""
         written, size = 0, len(data)
         while written < size and self._poll.poll(0):
-            piece = data if size <= PIPE_BUF else memoryview(data)[written : written + PIPE_BUF]
+            piece = data if size <= select.PIPE_BUF else memoryview(data)[written : written + select.PIPE_BUF]
             written += super().write(piece) or 0
         return written
 
