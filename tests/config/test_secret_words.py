@@ -7,7 +7,21 @@ import pytest
 from mcp_host.config.secret_words import without_secrets
 from tests.faults.measure import grows_linearly
 
-HOSTILE = ("a-", "a_", "token-", "token ", "bearer ", "https://", "aA1", "sk-", "key=")
+COMMAND_LINES = {
+    "x --api-key hunter2 --verbose": "x --api-key *** --verbose",
+    "x --db-password 'hunter 2' y": "x --db-password *** y",
+    "x -token hunter2": "x -token ***",
+    "x --token --verbose": "x --token --verbose",
+    "x --token-file /a --password": "x --token-file /a --password",
+    "x secret y": "x secret y",
+}
+HOSTILE = ("a-", "a_", "token-", "token ", "bearer ", "https://", "aA1", "sk-", "key=", "--a-", "--token ", "--token '")
+
+
+def test_the_value_after_an_option_for_a_secret_is_hidden(subtests: pytest.Subtests) -> None:
+    for line, shown in COMMAND_LINES.items():
+        with subtests.test(line):
+            assert without_secrets(line) == shown
 
 
 def test_secrets_are_looked_for_in_linear_time(subtests: pytest.Subtests) -> None:
