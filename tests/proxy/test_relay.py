@@ -23,6 +23,7 @@ from mcp_host.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     Id,
     Message,
+    Notification,
     Params,
     Request,
     Success,
@@ -30,7 +31,7 @@ from mcp_host.protocol.jsonrpc import (
     encode,
 )
 from mcp_host.proxy import Proxy
-from mcp_host.proxy.relay import MAX_UPSTREAMS, Relay
+from mcp_host.proxy.relay import MAX_NOTIFICATIONS, Relay
 from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
@@ -263,20 +264,32 @@ async def test_what_was_served_over_http_can_be_closed_from_another_event_loop()
         await proxy.aclose()
 
 
-def host_with(number: int, version: str = "2026-07-28") -> RemoteClient:
-    capabilities = ClientCapabilities(experimental={f"x{number}": {}})
-    return RemoteClient(Implementation(name="host", version="1"), capabilities, version)
+def host_with(version: str = "2026-07-28", **capabilities: Any) -> RemoteClient:
+    declared = ClientCapabilities.from_wire(capabilities)
+    return RemoteClient(Implementation(name="host", version="1"), declared, version)
 
 
-async def test_there_is_a_connection_for_each_set_of_capabilities_and_the_one_unused_for_longest_is_closed() -> None:
+async def test_hosts_that_answer_the_same_requests_of_a_server_share_a_connection() -> None:
+    """Whatever else they declare: so there are only so many connections."""
+    nested: dict[str, Any] = {}
+    for _ in range(600):
+        nested = {"a": nested}
+    answering: list[dict[str, Any]] = [
+        {"roots": {}},
+        {"sampling": {}},
+        {"sampling": {"tools": {}}},
+        {"elicitation": {"url": {}}},
+        {"elicitation": {"form": {}}},
+        {"elicitation": {"form": {}, "url": {}}},
+    ]
     relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
     with fail_after(25):
-        first, second, *_ = [await relay._upstream(host_with(number)) for number in range(MAX_UPSTREAMS)]
-        assert await relay._upstream(host_with(0)) is first
-        assert (await relay._upstream(host_with(MAX_UPSTREAMS))).client.connected
-        assert first.client.connected
-        assert not second.client.connected
-        assert len(relay.upstreams) == MAX_UPSTREAMS
+        upstreams = [await relay._upstream(host_with(**capabilities)) for capabilities in ({}, *answering)]
+        assert [*relay.upstreams.values()] == upstreams
+        others: list[dict[str, Any]] = [{"experimental": {"x": nested}}, {"unknown": 5}, {"extensions": {"a/b": {}}}]
+        for capabilities in others:
+            assert await relay._upstream(host_with(**capabilities)) is upstreams[0]
+        assert await relay._upstream(host_with(elicitation={})) is upstreams[5]
         await relay.aclose()
 
 
@@ -285,34 +298,13 @@ async def test_requests_that_come_at_once_share_a_connection() -> None:
     found: list[Upstream] = []
 
     async def connect() -> None:
-        found.append(await relay._upstream(host_with(0)))
+        found.append(await relay._upstream(host_with()))
 
     with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(connect)
             tasks.start_soon(connect)
         assert found == [*relay.upstreams.values()] * 2
-        await relay.aclose()
-
-
-async def test_a_connection_with_a_call_under_way_is_not_closed_for_another() -> None:
-    relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
-
-    async def call(number: int) -> None:
-        request = Request(1, "tools/call", {"name": "wait", "arguments": {}})
-        received = ReceivedRequest(request, host_with(number), lambda method, params: None)
-        await relay._request(request.method, request.params, received, unasked)
-
-    with fail_after(25):
-        async with create_task_group() as tasks:
-            for number in range(MAX_UPSTREAMS):
-                tasks.start_soon(call, number)
-            while sum(upstream.busy for upstream in relay.upstreams.values()) < MAX_UPSTREAMS:
-                await checkpoint()
-            with pytest.raises(RequestError, match="16 sets of capabilities"):
-                await relay._upstream(host_with(MAX_UPSTREAMS))
-            assert all(upstream.client.connected for upstream in relay.upstreams.values())
-            tasks.cancel_scope.cancel()
         await relay.aclose()
 
 
@@ -442,7 +434,7 @@ async def test_malformed_params_that_cannot_be_passed_on_are_an_error_of_the_hos
     ]
     relay = Relay.of(relay_of(Proxy(Planner(ERAS["legacy"]))).settings)
     for method, params, says in malformed:
-        call = ReceivedRequest(Request(1, method, params), host_with(0, "2025-11-25"), lambda method, params: None)
+        call = ReceivedRequest(Request(1, method, params), host_with("2025-11-25"), lambda method, params: None)
         with subtests.test(method=method), fail_after(25):
             with pytest.raises(RequestError, match=says) as refused:
                 await relay._request(method, params, call, unasked)
@@ -510,6 +502,30 @@ async def test_notifications_of_either_side_that_the_proxy_does_not_know_pass() 
     assert completed == ["e1"]
 
 
+async def test_notifications_of_a_host_are_passed_on_in_order_and_dropped_if_the_server_takes_none() -> None:
+    received = list[int]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize()
+        while True:
+            received.append((await peer.receive("x/seen"))["params"]["number"])
+
+    proxy = Proxy(ScriptedPeer(script))
+    async with raw.connect(proxy, lenient=True) as host:
+        await host.initialize(capabilities={})
+        session, *_ = relay_of(proxy).begun
+        for number in range(MAX_NOTIFICATIONS + 5):
+            session.notified(Notification("x/seen", {"number": number}))
+        assert len(session.notifications) == MAX_NOTIFICATIONS
+        while len(received) < MAX_NOTIFICATIONS:
+            await checkpoint()
+        session.notified(Notification("x/seen", {"number": -1}))
+        while len(received) == MAX_NOTIFICATIONS:
+            await checkpoint()
+    await proxy.aclose()
+    assert received == [*range(MAX_NOTIFICATIONS), -1]
+
+
 HELLO = {"content": [{"type": "text", "text": "hello"}]}
 
 
@@ -527,12 +543,12 @@ async def test_a_connection_that_is_being_opened_holds_up_no_other() -> None:
 
     relay = Relay.of(relay_of(Proxy(ScriptedPeer(script))).settings)
     with fail_after(25):
-        first = await relay._upstream(host_with(0))
+        first = await relay._upstream(host_with())
         async with create_task_group() as tasks:
-            tasks.start_soon(relay._upstream, host_with(1))
-            tasks.start_soon(relay._upstream, host_with(1))
+            tasks.start_soon(relay._upstream, host_with(roots={}))
+            tasks.start_soon(relay._upstream, host_with(roots={}))
             await opening.wait()
-            assert await relay._upstream(host_with(0)) is first
+            assert await relay._upstream(host_with()) is first
             may_open.set()
         await relay.aclose()
     assert len(opened) == 2
@@ -554,12 +570,12 @@ async def test_a_connection_that_is_opened_while_others_are_closed_is_the_only_o
     relay = Relay.of(relay_of(Proxy(ScriptedPeer(script))).settings)
     with fail_after(25):
         async with create_task_group() as tasks:
-            for job in (partial(relay._upstream, host_with(0)), relay.aclose, partial(relay._upstream, host_with(0))):
+            for job in (partial(relay._upstream, host_with()), relay.aclose, partial(relay._upstream, host_with())):
                 tasks.start_soon(job)
                 await wait_all_tasks_blocked()
             opened[0].set()
             await wait_all_tasks_blocked()
-            tasks.start_soon(relay._upstream, host_with(0))
+            tasks.start_soon(relay._upstream, host_with())
             await wait_all_tasks_blocked()
             for may_open in opened:
                 may_open.set()
@@ -724,16 +740,6 @@ async def test_a_server_that_is_started_again_is_not_subscribed_to_what_no_host_
     assert server.opened == 2
 
 
-async def test_a_connection_at_which_a_host_listens_is_not_closed_for_another() -> None:
-    relay = Relay.of(relay_of(Proxy(Planner(ERAS["modern"]))).settings)
-    with fail_after(25):
-        async with relay.listening((), host_with(0)):
-            for number in range(1, MAX_UPSTREAMS + 1):
-                await relay._upstream(host_with(number))
-            assert (await relay._upstream(host_with(0))).client.connected
-        await relay.aclose()
-
-
 async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothing_is_validated() -> None:
     """It is passed on without the middleware of the proxy's client, which is for requests of the server."""
     answered = Event()
@@ -769,17 +775,3 @@ async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothi
     assert results[-1] == Success(3, {"content": [{"type": "text", "text": "hello"}]})
     seen.pop("tasks", None)  # one, which on asyncio no task factory makes
     assert seen == {"messages read": 2, "messages written": 3}  # the one of the host is written here, too
-
-
-async def test_only_so_many_connections_are_tried_for_at_once_and_the_oldest_is_given_up() -> None:
-    """Of a server that is down, among several: a host may name other capabilities in each request."""
-    relay = Relay.of(relay_of(Proxy(NOWHERE)).settings)
-    with fail_after(25):
-        attempts = [relay.start(host_with(number)) for number in range(MAX_UPSTREAMS + 1)]
-        assert len(relay.attempts) == MAX_UPSTREAMS
-        assert [attempt.scope.cancel_called for attempt in attempts] == [True] + [False] * MAX_UPSTREAMS
-        await attempts[0].tried.wait()
-        assert len(relay.attempts) == MAX_UPSTREAMS
-        await relay.aclose()
-        while relay.attempts:
-            await checkpoint()

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from anyio import Event
+from anyio import CancelScope, Event
 
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Failure, Message, Request, Success
+from mcp_host.serving.dispatcher import MAX_RUNNING
+from mcp_host.serving.session import MAX_SUBSCRIBED, Session
 from mcp_host.testing import Context, Server
 from tests.extent import on_both
 from tests.testing.raw import INITIALIZE, connect, legacy, waiting
@@ -194,6 +197,22 @@ async def test_a_request_id_in_use_is_refused_and_the_first_request_goes_on() ->
 
     assert refused == {"jsonrpc": "2.0", "id": "x", "error": {"code": -32600, "message": "this request id is in use"}}
     assert answered["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_only_so_many_requests_of_a_client_are_under_way_and_resources_subscribed_to() -> None:
+    sent = list[Message]()
+    session = Session(full()._catalog, lambda job: CancelScope(), lambda message, related: sent.append(message))
+    session.receive(Request("begin", "initialize", INITIALIZE))
+    for id in range(MAX_SUBSCRIBED + 1):
+        session.receive(Request(id, "resources/subscribe", {"uri": f"r://{id}"}))
+    assert sent[-2:] == [
+        Success(MAX_SUBSCRIBED - 1, {}),
+        Failure(MAX_SUBSCRIBED, INTERNAL_ERROR, "10,000 resources are subscribed to already"),
+    ]
+    sent.clear()
+    for id in range(MAX_RUNNING + 1):
+        session.receive(Request(id, "tools/call", {"name": "a"}))
+    assert sent == [Failure(MAX_RUNNING, INTERNAL_ERROR, "10,000 requests are under way already")]
 
 
 async def test_a_malformed_message_is_refused_with_its_id_if_that_can_be_read() -> None:

@@ -8,6 +8,7 @@ from inspect import isawaitable
 
 from anyio.lowlevel import checkpoint
 
+from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.proxy.translation import ELICIT, host_answers
 from mcp_host.proxy.upstream import AskedHost, HostCall, asked_host
@@ -33,9 +34,12 @@ async def ask_host(request: SamplingRequest) -> Allow | Deny:
     host = asked_host.get()
     if host is None or not host_answers(ELICIT, {}, host.capabilities):
         return Deny(HOW_TO_ALLOW)
-    given = await _answer(host, request, [*ANSWERS, SHOW_ALL])
-    if given == SHOW_ALL:
-        given = await _answer(host, request, [*ANSWERS], whole=True)
+    try:
+        given = await _answer(host, request, [*ANSWERS, SHOW_ALL])
+        if given == SHOW_ALL:
+            given = await _answer(host, request, [*ANSWERS], whole=True)
+    except McpError as exc:  # it answers with an error, or with what is no result of a form
+        return Deny(f"the host has not asked its user: {exc}")
     return ANSWERS.get(given, Deny())
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from typing import Self, TypeAlias
 
 from anyio import CancelScope, Event, Lock, sleep
-from pydantic_core import to_json
 
 from mcp_host.concurrency.asking import unattended
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import McpError
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
-from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, Notification, Params
+from mcp_host.protocol.jsonrpc import Notification, Params
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.proxy.translation import OF_A_CONNECTION, check_method, error_downstream
+from mcp_host.proxy.translation import OF_A_CONNECTION, answers_of, check_method, error_downstream
 from mcp_host.proxy.upstream import HostCall, Settings, Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
@@ -32,8 +31,11 @@ from mcp_host.version import __version__
 logger = logging.getLogger(__name__)
 
 MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
+MAX_NOTIFICATIONS = 1000  # of one host that its server has not taken; beyond that, they are dropped
 ROUND_PAUSE = 0.02  # seconds: what a server with a handshake asks at once arrives within it
-MAX_UPSTREAMS = 16  # of one host, whose requests each name its capabilities (2026-07-28); then an unused one is closed
+
+Key: TypeAlias = tuple[bool, tuple[bool, ...]]
+"""The era of a host, and which requests it answers: all that the connection to the server depends on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,21 +52,20 @@ class Attempt:
 class Relay(Service):
     """Passes the requests of one host on to the server. It connects when the host says what it can do.
 
-    Since 2026-07-28 each request of the host says that: there is one `Upstream` for each set of capabilities.
+    Since 2026-07-28 each request of the host says that: there is one `Upstream` for each `Key`.
     """
 
     settings: Settings
     peer: Peer | None = None
     declared: Params = field(default_factory=dict)
     """The capabilities of the server, once there is a connection to it."""
-    upstreams: OrderedDict[tuple[bool, bytes], Upstream] = field(default_factory=OrderedDict)
-    """By the era of the host and its capabilities; the one used last is last."""
-    key: tuple[RemoteClient | None, tuple[bool, bytes]] = (None, (False, b""))
-    """The host of the last request, which is the same in a session, and its key."""
+    upstreams: dict[Key, Upstream] = field(default_factory=dict)
     lock: Lock | None = None
     """Of connecting and closing. It belongs to the event loop that serves, where this object need not be made."""
-    attempts: dict[tuple[bool, bytes], Attempt] = field(default_factory=dict)
+    attempts: dict[Key, Attempt] = field(default_factory=dict)
     """Of one of several servers, which the others do not wait for."""
+    notifications: deque[Notification] = field(default_factory=deque)
+    """Those of the host that are not passed on yet."""
     backoff: Backoff = field(default_factory=partial(Backoff, max_failures=0, max_delay=60.0, min_delay=0.5))
     begun: set[Relay] = field(default_factory=set)
     """Those of the hosts, if this one is what they are made from."""
@@ -152,8 +153,19 @@ class Relay(Service):
         checked = () if self.settings.tools is None else REQUIRED_CAPABILITY
         if notification.method in OF_A_CONNECTION or notification.method in checked:
             return  # a request without an id: no policy has seen it, and some servers would run it
-        for upstream in self.upstreams.values():
-            spawn(partial(_notify, upstream, notification))
+        if len(self.notifications) < MAX_NOTIFICATIONS:
+            self.notifications.append(notification)
+            if len(self.notifications) == 1:
+                spawn(self._notify)
+
+    async def _notify(self) -> None:
+        """Pass on the notifications, each after the one before."""
+        while self.notifications:
+            method, params = self.notifications[0].method, self.notifications[0].params
+            for upstream in [*self.upstreams.values()]:
+                with suppress(McpError):  # the revision of the server has none of that name, or the server has ended
+                    await upstream.client.relay_notification(method, params)
+            self.notifications.popleft()
 
     # As one of several servers
 
@@ -165,8 +177,6 @@ class Relay(Service):
         """Begin to open one, unless that has begun: in a task without an owner, again and again after growing pauses."""
         key = _key(client)
         if key not in self.attempts:
-            if len(self.attempts) >= MAX_UPSTREAMS:
-                self.attempts.pop(next(iter(self.attempts))).scope.cancel()
             self.attempts[key] = Attempt()
             spawn(partial(self._keep_trying, client, self.attempts[key]))
         return self.attempts[key]
@@ -197,27 +207,22 @@ class Relay(Service):
             for kind in LISTED & self.declared.keys():  # the host may have them without those of this server
                 await self.announce(f"notifications/{kind}/list_changed", {})
         attempt.tried.set()
-        if self.attempts.get(key := _key(client)) is attempt:
-            del self.attempts[key]
+        del self.attempts[_key(client)]
 
     async def _upstream(self, client: RemoteClient) -> Upstream:
         """The connection to the server for a host with these capabilities, opened if there is none.
 
         Raises:
-            RequestError: The server cannot be reached, or there are too many connections to it.
+            RequestError: The server cannot be reached.
         """
-        if self.key[0] is not client:
-            self.key = client, _key(client)
-        _, key = self.key
+        key = _key(client)
         if key not in self.upstreams:
             async with self._locked():  # only for this: meanwhile, other hosts use other connections
                 if key not in self.upstreams:
                     await self._connect(key, client)
-        self.upstreams.move_to_end(key)
         return self.upstreams[key]
 
-    async def _connect(self, key: tuple[bool, bytes], client: RemoteClient) -> None:
-        await self._make_room()
+    async def _connect(self, key: Key, client: RemoteClient) -> None:
         upstream = Upstream(self.settings, client, self.peer, self.announce)
         try:
             await upstream.client.connect()
@@ -230,19 +235,6 @@ class Relay(Service):
         self.instructions = upstream.client.instructions
         self.declared = upstream.capabilities()
 
-    async def _make_room(self) -> None:
-        if len(self.upstreams) < MAX_UPSTREAMS:
-            return
-        idle = next((key for key, upstream in self.upstreams.items() if not upstream.busy), None)
-        if idle is None:
-            raise RequestError(INTERNAL_ERROR, f"calls with {MAX_UPSTREAMS} sets of capabilities are under way")
-        await self.upstreams.pop(idle).client.aclose()
 
-
-def _key(client: RemoteClient) -> tuple[bool, bytes]:
-    return client.stateless, to_json(client.capabilities.to_wire())
-
-
-async def _notify(upstream: Upstream, notification: Notification) -> None:
-    with suppress(McpError):  # the revision of the server has none of that name, or the server has ended
-        await upstream.client.relay_notification(notification.method, notification.params)
+def _key(client: RemoteClient) -> Key:
+    return client.stateless, answers_of(client.capabilities)

@@ -23,7 +23,6 @@ class Subscriptions:
     """Those of one connection: each lasts as long as a listener needs it."""
 
     def __init__(self, client: Client) -> None:
-        self.listeners = 0
         self._client = client
         self._listeners_of = Counter[str]()
         self._lock = Lock()  # of subscribing and unsubscribing: the server has to get them in order
@@ -32,14 +31,12 @@ class Subscriptions:
     async def listening(self, uris: Sequence[str]) -> AsyncIterator[Set[str]]:
         """While a host listens; the value is those of *uris* to which the server has agreed."""
         agreed = set[str]()
-        self.listeners += 1
         try:
             for uri in dict.fromkeys(uris):
                 if await self._add(uri):
                     agreed.add(uri)
             yield agreed
         finally:
-            self.listeners -= 1
             for uri in agreed:
                 spawn(partial(self._remove, uri))  # the host may have cancelled this task
 

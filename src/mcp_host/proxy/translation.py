@@ -36,6 +36,7 @@ from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
 
 ELICIT = "elicitation/create"
 ROOTS = "roots/list"
+URL: Params = {"mode": "url"}
 TASKS = "io.modelcontextprotocol/tasks"
 """An extension whose results the client does not take."""
 
@@ -175,6 +176,21 @@ def host_answers(method: str, params: Mapping[str, Any], capabilities: ClientCap
             return elicitation is not None and elicitation.url is not None
         return elicitation.form is not None or elicitation.url is None
     return capabilities.roots is not None if method == ROOTS else True
+
+
+KINDS: Sequence[tuple[str, Params]] = (
+    (CREATE_MESSAGE, {}),
+    (CREATE_MESSAGE, {"tools": []}),
+    (ELICIT, {}),
+    (ELICIT, URL),
+    (ROOTS, {}),
+)
+"""The kinds of requests of a server that a host has to declare, as method and params."""
+
+
+def answers_of(capabilities: ClientCapabilities) -> tuple[bool, ...]:
+    """Which of the `KINDS` a host with these *capabilities* answers."""
+    return tuple(host_answers(method, params, capabilities) for method, params in KINDS)
 
 
 NOT_ANSWERED = {

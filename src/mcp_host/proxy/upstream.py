@@ -16,7 +16,16 @@ from mcp_host.errors import CallerError, InputRefused, McpError
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest, Middleware, ServerRequest
 from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Notification, Params, encode
+from mcp_host.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Failure,
+    Notification,
+    Params,
+    Response,
+    Success,
+    encode,
+)
 from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
 from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
@@ -24,6 +33,7 @@ from mcp_host.proxy.subscriptions import Subscriptions
 from mcp_host.proxy.translation import (
     ELICIT,
     NOT_ANSWERED,
+    URL,
     amount_of,
     capabilities_downstream,
     check_params,
@@ -109,8 +119,6 @@ LISTS: Mapping[str, tuple[str, Callable[[Client], Awaitable[Sequence[Model]]]]] 
 """The lists: the member of the result that has the items, and what lists those of all pages."""
 
 CONNECTING = (INITIALIZE, DISCOVER)
-
-URL: Params = {"mode": "url"}
 
 Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
 
@@ -215,11 +223,6 @@ class Upstream:
         return result_downstream(method, result) if self.stateless and not host.stateless else result
 
     @property
-    def busy(self) -> bool:
-        """Whether a request of the host is under way, or it listens."""
-        return bool(self._calls or self.subscriptions.listeners)
-
-    @property
     def stateless(self) -> bool:
         """Whether the server speaks a revision without a handshake."""
         return self.client.protocol_version in MODERN_VERSIONS
@@ -260,15 +263,7 @@ class Upstream:
                 host_answers_it = False  # a result may require no other input
         ask = self._ask(caller)
         if host_answers_it and ask is not None:
-            params = self._asked(request.method, request.params)
-            try:
-                if host.stateless:  # the result that asks could not be written, and would be an error of the call
-                    encode(Notification(request.method, params))
-                return await ask(request.method, params)
-            except ClientError as exc:
-                raise InputRefused(exc.code, exc.message, exc.data) from exc
-            except CallerError as exc:  # as for `_passing_on`
-                raise InputRefused(INVALID_PARAMS, str(exc)) from exc
+            return await _answer_of(host, ask, request.method, self._asked(request.method, request.params))
         if proxy_answers:
             asked = asked_host.set(None if ask is None else AskedHost(host.capabilities, ask))
             try:
@@ -328,6 +323,28 @@ class Upstream:
         """Notify the host, if its revision has notifications outside of requests."""
         if self._peer is not None:
             self._peer.notify(method, params)
+
+
+async def _answer_of(host: RemoteClient, ask: Ask, method: str, params: Params) -> Params:
+    """The answer of *host* to a request of the server.
+
+    Raises:
+        InputRefused: The host refuses, or the request or the answer cannot be written, as for `Upstream._passing_on`.
+    """
+    answer: Response
+    try:
+        if host.stateless:  # the result that asks could not be written, and would be an error of the call
+            encode(Notification(method, params))
+        try:
+            answer = Success(0, await ask(method, params))
+        except ClientError as exc:
+            answer = Failure(0, exc.code, exc.message, exc.data)
+        encode(answer)  # or else it would be a failure of the proxy's client, with a traceback in the log
+    except CallerError as exc:
+        raise InputRefused(INVALID_PARAMS, str(exc)) from exc
+    if isinstance(answer, Failure):
+        raise InputRefused(answer.code, answer.message, answer.data)
+    return answer.result
 
 
 async def _unused(request: object) -> NoReturn:

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MAX_RUNNING = 10_000  # requests of one connection or session at a time
+
 Spawn: TypeAlias = Callable[[Job], CancelScope]
 """Runs a job, which raises nothing but cancellation, in a task that may outlive the current request. Returns its cancel scope."""
 
@@ -141,6 +143,9 @@ class Dispatcher:
     def _start(self, request: Request) -> None:
         if request.id in self._running:
             self._send(Failure(request.id, INVALID_REQUEST, "this request id is in use"), request.id)
+            return
+        if len(self._running) >= MAX_RUNNING:
+            self._reply(Failure(request.id, INTERNAL_ERROR, f"{MAX_RUNNING:,} requests are under way already"))
             return
         try:
             answer = self._answer(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from mcp_host.protocol.eras import INITIALIZED
-from mcp_host.protocol.jsonrpc import INVALID_REQUEST, Incoming, Notification, Params, Request
+from mcp_host.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Incoming, Notification, Params, Request
 from mcp_host.serving.dispatcher import AsyncAnswer, Dispatcher, OnCancelled, Send, Spawn
 from mcp_host.serving.errors import RequestError, read
 from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClient
@@ -17,6 +17,7 @@ from mcp_host.types.base import given
 from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
 
 CANCELLED = "notifications/cancelled"
+MAX_SUBSCRIBED = 10_000  # resources of one session
 KEPT = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 """What a session itself keeps, where the service does not relay it."""
 
@@ -71,7 +72,7 @@ class Session:
             case "logging/setLevel":
                 self.client.min_severity = SEVERITY[read(SetLevelRequestParams, request.params).level]
             case "resources/subscribe":
-                self._subscription.uris.add(read(ResourceRequestParams, request.params).uri)
+                self._subscribe(read(ResourceRequestParams, request.params).uri)
             case "resources/unsubscribe":
                 self._subscription.uris.discard(read(ResourceRequestParams, request.params).uri)
         if request.method in KEPT and not self._service.relays:
@@ -81,6 +82,11 @@ class Session:
             return found
         call = ReceivedRequest(request, self.client, notify)
         return partial(found, call, partial(self._dispatcher.request, related=request.id))
+
+    def _subscribe(self, uri: str) -> None:
+        if len(self._subscription.uris) >= MAX_SUBSCRIBED:
+            raise RequestError(INTERNAL_ERROR, f"{MAX_SUBSCRIBED:,} resources are subscribed to already")
+        self._subscription.uris.add(uri)
 
     def _begin(self, params: InitializeRequestParams) -> Params | AsyncAnswer:
         if self.client is not None:

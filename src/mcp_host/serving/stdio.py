@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.concurrency.threads import run_in_daemon
 from mcp_host.errors import ConnectionClosed
-from mcp_host.protocol.jsonrpc import Id, Message, Notification, decode, encode
+from mcp_host.protocol.jsonrpc import Id, Message, Notification, decode, encode, unreadable
 from mcp_host.serving.service import Service
 from mcp_host.serving.session import Session
 from mcp_host.transports._process.child import LINES_PER_TICK, OnChunk, ReadablePipe, WritablePipe
@@ -29,6 +29,7 @@ if sys.platform != "win32":  # pragma: no branch
 
 ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers
 MAX_WAITING = 10_000  # lines that the client has not read; beyond that, notifications are dropped
+MAX_MESSAGE = 64 * 1024 * 1024  # bytes of a line, as many as a client takes of a server (`Limits.max_message`)
 FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
 READ_SIZE = 64 * 1024  # bytes that a thread reads at once
 
@@ -102,7 +103,7 @@ async def _serve(service: Service, stdin: int, stdout: int) -> None:
         aclosing(_open_output(stdout)) as output,
         create_task_group() as writing,
     ):
-        writer, buffer = LineWriter(output, limit=math.inf, stall_timeout=math.inf), LineBuffer(math.inf)
+        writer, buffer = LineWriter(output, limit=math.inf, stall_timeout=math.inf), LineBuffer(MAX_MESSAGE)
 
         def send(message: Message, related: Id | None) -> None:
             if writer.lines < MAX_WAITING or not isinstance(message, Notification):
@@ -112,8 +113,11 @@ async def _serve(service: Service, stdin: int, stdout: int) -> None:
 
         def receive(chunk: bytes) -> Iterator[None]:
             for number, line in enumerate(buffer.feed(chunk), 1):
-                assert not isinstance(line, LongLine), "there is no limit"
-                if line and not line.isspace():
+                if isinstance(line, LongLine):
+                    if line.tail:  # it has ended
+                        reason = f"a message of more than {MAX_MESSAGE:,} bytes"
+                        session.receive(unreadable(reason, line.head, line.tail, oversize=True))
+                elif line and not line.isspace():
                     for message in decode(line):
                         session.receive(message)
                 if not number % LINES_PER_TICK:
