@@ -7,6 +7,7 @@ from anyio import create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
+from mcp_host.transports._process.stderr import OnStderr
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.measure import peak
@@ -44,6 +45,37 @@ async def test_stderr_is_read_without_a_callback() -> None:
 async def test_a_server_may_close_its_stderr() -> None:
     async with client_of('os.close(2); reply(read(), text("ok"))') as client:
         assert await says(client) == "ok"
+
+
+@pytest.mark.parametrize("on_stderr", [None, lambda line: None], ids=["kept only", "with a callback"])
+@pytest.mark.parametrize("hands", [False, True], ids=["at its start", "in a call"])
+@fault("P04", "P19")
+async def test_the_last_line_before_its_end_is_in_the_error_after_many_others(
+    hands: bool, on_stderr: OnStderr | None
+) -> None:
+    body = f"""
+    {"read()" if hands else ""}
+    sys.stderr.write("at frame\\n" * 50_000 + "FATAL: disk full\\n")
+    sys.exit(3)
+    """
+    client = client_of(body, hands=hands, on_stderr=on_stderr, output_grace=100)
+
+    with fail_after(25), pytest.raises(ConnectionClosed, match=r"exited with code 3[^$]*FATAL: disk full$"):
+        async with client:
+            await says(client)
+
+
+@fault("P04")
+async def test_an_error_does_not_wait_for_a_descendant_that_keeps_stderr_open() -> None:
+    body = """
+    read()
+    subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    print("no API_KEY", file=sys.stderr, flush=True)
+    sys.exit(3)
+    """
+    async with client_of(body, output_grace=0.1) as client:
+        with fail_after(25), pytest.raises(ConnectionClosed, match=r"exited with code 3[^$]*no API_KEY$"):
+            await says(client)
 
 
 @pytest.mark.parametrize(

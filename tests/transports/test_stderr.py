@@ -95,6 +95,19 @@ def test_the_last_lines_are_kept(written: str, shown: str) -> None:
     assert stderr.tail() == shown
 
 
+def test_lines_that_wait_for_their_turn_are_counted_after_the_last_ones() -> None:
+    stderr = Stderr(None, stopped)
+    last = "\n".join(["line"] * 20)
+
+    steps = stderr.feed(b"line\n" * 600)
+    next(steps)
+    assert stderr.tail() == f"{last}\n… (344 lines or more)"
+    assert stderr.head_and_tail().endswith(f"… (231 lines)\n{last}\n… (344 lines or more)")
+
+    list(steps)
+    assert stderr.tail() == last
+
+
 BEGUN: dict[str, tuple[str, list[str]]] = {
     "nothing": ("", [""]),
     "all of a few lines": ("one\ntwo\n", ["one", "two"]),

@@ -329,7 +329,11 @@ class StdioChannel:
                 await self._child.stop(self._exit_grace)
             tasks.cancel_scope.cancel()
         list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
-        return self._closed(exited=await self._child.exits_within(self._exit_grace))
+        exited = await self._child.exits_within(self._exit_grace)
+        if exited:  # stderr is read in turns, too, and its last lines say why
+            with CancelScope(deadline=min(tasks.cancel_scope.deadline, current_time() + self._output_grace)):
+                await self._stderr_ended.wait()
+        return self._closed(exited=exited)
 
     def _read(self, buffer: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
         """Decode the lines that *chunk* completes, in steps."""
@@ -404,7 +408,7 @@ class StdioChannel:
         """The error for a line that was not written: that of the process, which explains the broken pipe."""
         exited = await self._child.exits_within(self._exit_grace)
         if exited:  # the session must know before its caller does
-            with move_on_after(self._output_grace):
+            with move_on_after(self._output_grace + self._exit_grace):
                 await self._listened.wait()
         closed = self._closed(exited=exited)
         closed.may_have_run = failure.may_have_run

@@ -33,6 +33,7 @@ class Stderr:
         self._head: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._lines = 0
+        self._waiting = 0  # lines that have been read, and not taken
         self._rest = b""
         self._failures = 0
 
@@ -47,8 +48,10 @@ class Stderr:
             for start in range(0, len(line) or 1, MAX_LINE):
                 self._take(line[start : start + MAX_LINE])
             if not number % LINES_PER_TICK or self._clock() >= turn_ends:
+                self._waiting = len(lines) - number
                 yield
                 turn_ends = self._clock() + TURN_TIME
+        self._waiting = 0
 
     def end(self) -> None:
         """The stream has ended: a last line needs no line end."""
@@ -58,7 +61,7 @@ class Stderr:
 
     def tail(self) -> str:
         """The last lines, with control characters escaped."""
-        return "\n".join(self._last())
+        return "\n".join([*self._last(), *self._missing()])
 
     def head_and_tail(self) -> str:
         """The last lines, and before them the first ones: some programs say there what is wrong, and then how they are used."""
@@ -67,7 +70,11 @@ class Stderr:
         head = [excerpt(line, HEAD_LENGTH) for line in self._head[:before]]
         if before > len(head):
             head.append(f"… ({before - len(head)} lines)")
-        return "\n".join([*head, *last])
+        return "\n".join([*head, *last, *self._missing()])
+
+    def _missing(self) -> list[str]:
+        """What stands for the lines that come after the last ones."""
+        return [f"… ({self._waiting} lines or more)"] if self._waiting else []
 
     def _last(self) -> list[str]:
         """The last lines within `TAIL_LENGTH`. The first of them may be cut at its end: most lines begin with what matters."""
