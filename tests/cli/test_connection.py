@@ -72,6 +72,7 @@ def test_a_server_is_reached_over_a_unix_socket(run: Run, tmp_path: Path) -> Non
 
 ERRORS: list[tuple[list[str], str]] = [
     (["-e", "NO_SUCH", *SERVER], "--env: the environment has no variable 'NO_SUCH'"),
+    (["-e", "API_KEY hunter2", *SERVER], "argument -e/--env: not of the form NAME=VALUE"),
     (["-e", "ghp_abcdefghij", *SERVER], "--env: the environment has no variable '***'"),
     (["-e", "=hunter2", *SERVER], "argument -e/--env: not of the form NAME=VALUE"),
     ([URL, "-H", "A: ${NO_SUCH}"], "argument -H/--header: the environment has no variable 'NO_SUCH'"),

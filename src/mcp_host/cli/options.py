@@ -47,7 +47,7 @@ def pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
 
 def variable(text: str) -> tuple[str, str | None]:
     """A variable for a program. Its value is None if only its name is given: then it is one of the environment."""
-    return pair(VARIABLE, text) if "=" in text else (text, None)
+    return pair(VARIABLE, text) if "=" in text or " " in text else (text, None)
 
 
 def of_environment(name: str) -> str:
