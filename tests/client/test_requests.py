@@ -165,6 +165,9 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> No
     assert await listed("x", "x") == (["t0", "t1"], nowhere.format("'x'"))
     assert await listed(7, 7) == (["t0", "t1"], nowhere.format("'7'"))
     assert await listed(False) == (["t0"], "the cursor False is not text")
+    names, problem = await listed("x" * 65_536, "x" * 65_537)
+    assert names == ["t0", "t1"]
+    assert problem.endswith(" has more than 65,536 characters")
     assert await listed("1", "2", "3", "4") == (["t0", "t1", "t2"], "more than 3 pages (Limits.max_pages)")
 
 

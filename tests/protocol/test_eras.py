@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_host.errors import CallerError, InputRefused, ProtocolError
-from mcp_host.protocol.eras import Complete, InputRequest, InputRequired, Legacy, Modern, write_answer
+from mcp_host.protocol.eras import MAX_STATE, Complete, InputRequest, InputRequired, Legacy, Modern, write_answer
 from mcp_host.types import CreateMessageResult, TextContent, ToolUseContent
 
 LEGACY = Legacy("2025-11-25")
@@ -140,6 +140,16 @@ INVALID_RESULTS: list[tuple[str, dict[str, Any]]] = [
     ("tools/call", {"resultType": None}),
     ("tools/call", {"resultType": ["complete"]}),
 ]
+
+
+def test_what_a_retry_is_to_repeat_is_limited(subtests: pytest.Subtests) -> None:
+    for state, key in (("s" * (MAX_STATE - 1), "k"), ("s", "k" * (MAX_STATE - 1))):
+        with subtests.test(state=len(state)):
+            result = {"resultType": "input_required", "inputRequests": {key: {"method": "m"}}, "requestState": state}
+
+            assert MODERN.read("tools/call", result) == InputRequired({key: InputRequest("m", {})}, state)
+            with pytest.raises(ProtocolError, match=r"requestState and keys have 4,194,305 characters, more than 4,"):
+                MODERN.read("tools/call", result | {"requestState": state + "s"})
 
 
 @pytest.mark.fault("S31")

@@ -11,6 +11,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import to_json
 
 from mcp_host.errors import CallerError, MessageTooLarge, ProtocolError
 from mcp_host.protocol import jsonrpc
@@ -275,7 +276,9 @@ def test_an_id_is_recovered_near_the_ends_only(subtests: pytest.Subtests) -> Non
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), object(), "\ud800"], ids=["nan", "inf", "object", "surrogate"]
+    "value",
+    [float("nan"), float("inf"), ['"NaN\\', float("nan"), '"'], {"NaN": -float("inf")}, object(), "\ud800"],
+    ids=["nan", "inf", "nan between texts", "inf under a key", "object", "surrogate"],
 )
 def test_a_value_that_json_cannot_express_is_a_caller_error(value: object) -> None:
     with pytest.raises(CallerError, match="not expressible"):
@@ -294,7 +297,10 @@ def test_an_outgoing_message_may_nest_255_levels_deep_and_no_deeper(message: Cal
 
 
 def test_the_word_nan_in_a_string_is_allowed() -> None:
-    assert b'"NaN and Infinity"' in encode(Notification("m", {"a": "NaN and Infinity"}))
+    for text in ("NaN and Infinity", '"NaN,', 'x\\" NaN', '"\\'):
+        message = Notification("m", {"a": [text, "NaN"], "n": 10**5000})
+
+        assert to_json(text) in encode(message), "a number of 5,000 digits may not be read again, but be written"
 
 
 def marks(value: object) -> int:

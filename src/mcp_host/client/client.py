@@ -67,6 +67,7 @@ BY_CLIENT = frozenset(
 )
 """What the client sends by itself, with what belongs to it."""
 
+MAX_CURSOR = 64 * 1024  # characters; it is sent back, and kept until the list has ended
 ITEMS_PER_TICK = 256  # list items that are parsed before other tasks run
 
 ON_LOG = "(message: LoggingMessageNotificationParams) -> None"
@@ -952,8 +953,9 @@ class Client:
                 return items
             if is_number := type(cursor) is int:
                 cursor = str(cursor)  # "Cursor: string", in the schema of each revision
-            if not isinstance(cursor, str):
-                warn(f"{method} ends early: the cursor {quoted(cursor)} is not text")
+            if not isinstance(cursor, str) or len(cursor) > MAX_CURSOR:
+                problem = f"has more than {MAX_CURSOR:,} characters" if isinstance(cursor, str) else "is not text"
+                warn(f"{method} ends early: the cursor {quoted(cursor)} {problem}")
                 return items
             if cursor in cursors:
                 warn(f"{method} ends early: the cursor {quoted(cursor)} leads nowhere new")

@@ -82,6 +82,7 @@ OPTIONAL = (SAMPLING_TOOLS, SAMPLING_CONTEXT, ELICITATION_URL, ELICITATION_FORM)
 SAMPLING_TOOLS_SINCE = "2025-11-25"  # SEP-1577; it also added `sampling.context`, and SEP-1036 `elicitation.url`
 
 MAX_FRESH = 86_400.0  # seconds: a longer `ttlMs` counts as one day
+MAX_STATE = 4 * 2**20  # characters of a `requestState` and the keys of input requests: a retry repeats both in one step
 
 
 class Complete(NamedTuple):
@@ -285,6 +286,9 @@ def _input_required(method: str, result: dict[str, Any]) -> InputRequired:
         raise ProtocolError(f"{prefix}, but has neither inputRequests nor requestState")
     if not (isinstance(raw, dict) or raw in EMPTY) or not isinstance(state, str | None):
         raise ProtocolError(f"{prefix}, but its inputRequests or requestState is malformed")
+    if (returned := sum(map(len, (state or "", *(raw or ()))))) > MAX_STATE:
+        text = f"but its requestState and keys have {returned:,} characters, more than {MAX_STATE:,}"
+        raise ProtocolError(f"{prefix}, {text}")
     requests = {}
     for key, value in (raw or {}).items():
         match value:

@@ -180,10 +180,20 @@ def encode(message: Message) -> bytes:
     try:
         raw = to_json(body)
         if b"NaN" in raw or b"Infinity" in raw:
-            json.dumps(json.loads(raw), allow_nan=False)  # raises unless they are part of a string
+            check_numbers(raw)
     except (PydanticSerializationError, ValueError) as exc:
         raise CallerError(f"not expressible in JSON: {excerpt(str(exc))}") from exc
     return raw
+
+
+def check_numbers(written: bytes) -> None:
+    """Check what `to_json` has written, and has NaN or Infinity in it: they may be words of a text.
+
+    Raises:
+        ValueError: They are numbers.
+    """
+    if any(b"NaN" in piece or b"Infinity" in piece for piece in _outside_of_strings(written)):
+        raise ValueError("Out of range float values are not JSON compliant")
 
 
 def as_sent(params: Mapping[str, Any]) -> Params:
@@ -296,6 +306,10 @@ def _without_escaped_quotes(raw: Raw) -> Raw:
     return raw.replace(rb"\"", b"  ")
 
 
+def _outside_of_strings(raw: Raw) -> Sequence[Raw]:
+    return _without_escaped_quotes(raw).split(b'"')[::2]
+
+
 def _outside_of_few_strings(raw: Raw) -> list[Raw] | None:
     """The parts between the strings; None if there are many strings, or one may contain quotes."""
     pieces: list[Raw] = []
@@ -324,8 +338,7 @@ def has_long_number(raw: Raw) -> bool:
     plain = raw.translate(_DIGITS)
     if _LONG_NUMBER not in plain:
         return False
-    outside = _without_escaped_quotes(plain).split(b'"')[::2]  # of strings
-    return any(_LONG_NUMBER in piece for piece in outside)
+    return any(_LONG_NUMBER in piece for piece in _outside_of_strings(plain))
 
 
 _HALF = rb"""(?x) \\u[dD] (?:

@@ -13,10 +13,10 @@ from operator import attrgetter, is_
 from typing import Self, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from mcp_host.errors import InputRefused, excerpt, quoted
-from mcp_host.protocol.jsonrpc import INVALID_PARAMS
+from mcp_host.protocol.jsonrpc import INVALID_PARAMS, check_numbers
 from mcp_host.providers.exchange.file_types import type_by_bytes
 from mcp_host.providers.exchange.logged import Logged
 from mcp_host.providers.exchange.names import NameRule, ToolNames
@@ -493,18 +493,9 @@ def check_written(value: object) -> bytes:
         ValueError: It cannot.
     """
     written = to_json(value)
-    check_numbers(written)
+    if b"NaN" in written or b"Infinity" in written:
+        check_numbers(written)
     return written
-
-
-def check_numbers(written: bytes) -> None:
-    """Check what `to_json` has written.
-
-    Raises:
-        ValueError: A number of it is infinite, or none.
-    """
-    if b"Infinity" in written or b"NaN" in written:  # perhaps in a text
-        from_json(written, allow_inf_nan=False)
 
 
 # For the modules of providers
