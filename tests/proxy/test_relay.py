@@ -740,6 +740,31 @@ async def test_a_server_that_is_started_again_is_not_subscribed_to_what_no_host_
     assert server.opened == 2
 
 
+@pytest.mark.fake_clock
+async def test_a_subscription_that_the_server_does_not_answer_holds_up_others_for_a_time() -> None:
+    agreed = list[Any]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"resources": {"subscribe": True}})
+        while True:
+            message = await peer.receive()
+            if message["params"].get("uri") == "a:1":
+                await peer.reply(message, {})
+
+    async def listen(uri: str) -> None:
+        async with relay.listening([uri], host_with()) as each:
+            agreed.append({*each})
+
+    relay = Relay.of(relay_of(Proxy(ScriptedPeer(script))).settings)
+    with fail_after(100):
+        async with create_task_group() as tasks:
+            for uri in ("a:silent", "a:1"):
+                tasks.start_soon(listen, uri)
+                await wait_all_tasks_blocked()
+        await relay.aclose()
+    assert agreed == [set(), {"a:1"}]
+
+
 async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothing_is_validated() -> None:
     """It is passed on without the middleware of the proxy's client, which is for requests of the server."""
     answered = Event()

@@ -36,10 +36,10 @@ def echo(text: str) -> str:
 
 
 @server.tool
-async def flood(ctx: Context) -> str:
+async def flood(ctx: Context, count: int = 2 * MAX_WAITING, size: int = 0) -> str:
     """Log faster than anyone reads."""
-    for number in range(2 * MAX_WAITING):
-        await ctx.notify("notifications/message", {"level": "info", "data": number})
+    for number in range(count):
+        await ctx.notify("notifications/message", {"level": "info", "data": number, "logger": "x" * size})
     print("flooded", file=sys.stderr, flush=True)
     return "done"
 

@@ -178,14 +178,21 @@ def test_output_that_exceeds_the_pipe_waits_for_the_client(ready: Child) -> None
     assert sorted(message["id"] for message in said) == list(range(1, 20))
 
 
-def test_of_what_the_client_does_not_read_notifications_are_dropped_and_the_result_is_not(ready: Child) -> None:
-    ready.send(call(1, "flood"))
+@pytest.mark.parametrize(
+    ("flood", "least", "most"),
+    [({}, MAX_WAITING, 2 * MAX_WAITING), ({"count": 40, "size": 2**20}, 16, 19)],
+    ids=["many", "large"],
+)
+def test_of_what_the_client_does_not_read_notifications_are_dropped_and_the_result_is_not(
+    ready: Child, flood: dict[str, int], least: int, most: int
+) -> None:
+    ready.send(call(1, "flood", arguments=flood))
     assert ready.process.stderr is not None
     assert ready.process.stderr.readline() == b"flooded\n"
     messages, _ = ready.finish()
 
     *logged, result = messages
-    assert MAX_WAITING <= len(logged) < 2 * MAX_WAITING
+    assert least <= len(logged) < most
     assert [message["params"]["data"] for message in logged] == [*range(len(logged))]
     assert result["result"] == text("done")
 

@@ -16,7 +16,7 @@ from mcp_host.errors import McpError, excerpt
 
 logger = logging.getLogger(__name__)
 
-REMOVE_TIMEOUT = 30.0  # seconds for the server's answer: other subscriptions wait for it
+ANSWER_TIMEOUT = 30.0  # seconds for the server's answer: other subscriptions wait for it
 
 
 class Subscriptions:
@@ -44,7 +44,7 @@ class Subscriptions:
         async with self._lock:
             if uri not in self._listeners_of:
                 try:
-                    await self._client.subscribe_resource(uri)
+                    await self._client.subscribe_resource(uri, timeout=ANSWER_TIMEOUT)
                 except McpError as exc:
                     logger.warning("%s: changes of %s are not announced: %s", self._client.name, excerpt(uri), exc)
                     return False
@@ -57,4 +57,4 @@ class Subscriptions:
             if not self._listeners_of[uri]:
                 del self._listeners_of[uri]
                 with suppress(McpError):
-                    await self._client.unsubscribe_resource(uri, timeout=REMOVE_TIMEOUT)
+                    await self._client.unsubscribe_resource(uri, timeout=ANSWER_TIMEOUT)

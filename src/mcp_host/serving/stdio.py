@@ -29,6 +29,7 @@ if sys.platform != "win32":  # pragma: no branch
 
 ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers
 MAX_WAITING = 10_000  # lines that the client has not read; beyond that, notifications are dropped
+MAX_SIZE = 16 * 1024 * 1024  # bytes of these lines
 MAX_MESSAGE = 64 * 1024 * 1024  # bytes of a line, as many as a client takes of a server (`Limits.max_message`)
 FLUSH_TIMEOUT = 5.0  # seconds for the client to read what has been written
 READ_SIZE = 64 * 1024  # bytes that a thread reads at once
@@ -106,7 +107,8 @@ async def _serve(service: Service, stdin: int, stdout: int) -> None:
         writer, buffer = LineWriter(output, limit=math.inf, stall_timeout=math.inf), LineBuffer(MAX_MESSAGE)
 
         def send(message: Message, related: Id | None) -> None:
-            if writer.lines < MAX_WAITING or not isinstance(message, Notification):
+            is_read = writer.lines < MAX_WAITING and writer.size < MAX_SIZE
+            if is_read or not isinstance(message, Notification):
                 line = encode(message) + b"\n"
                 with suppress(ConnectionClosed):  # the client may close the pipe; our stdin ends, too
                     writer.write(line)

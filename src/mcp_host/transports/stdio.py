@@ -506,7 +506,8 @@ class LineWriter:
         self._limit = limit
         self._stall_timeout = stall_timeout
         self._queue: deque[QueuedLine] = deque()
-        self._size = 0  # bytes in the queue
+        self.size = 0
+        """Bytes in the queue."""
         self._queued = Event()
         self._shrunk = Event()
         self._broken: ConnectionClosed | None = None
@@ -530,17 +531,17 @@ class LineWriter:
                 raise self._break("the server has closed its input") from exc
             if written == len(data):
                 return None
-        elif self._size + len(data) > self._limit:
+        elif self.size + len(data) > self._limit:
             raise WouldBlock
         line = QueuedLine(memoryview(data)[written:], on_lost, written > 0)
         self._queue.append(line)
-        self._size += len(line.rest)
+        self.size += len(line.rest)
         self._queued.set()
         return line
 
     async def wait_for_room(self, data: bytes) -> None:
         """Wait until `write` takes *data*, or raises because the pipe has broken."""
-        while self._queue and self._size + len(data) > self._limit:
+        while self._queue and self.size + len(data) > self._limit:
             await self._shrunk.wait()
 
     @property
@@ -604,7 +605,7 @@ class LineWriter:
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def _shrink(self, size: int) -> None:
-        self._size -= size
+        self.size -= size
         self._shrunk.set()
         self._shrunk = Event()
 
@@ -612,7 +613,7 @@ class LineWriter:
         self._broken = ConnectionClosed(reason, may_have_run=False)
         lines = list(self._queue)
         self._queue.clear()
-        self._shrink(self._size)
+        self._shrink(self.size)
         self._queued.set()
         for line in lines:
             if line.on_lost is not None:
