@@ -71,8 +71,8 @@ MAY_IMPORT = {
     },
     "serving": {"concurrency", "errors", "protocol", "transports", "types"},
     "proxy": {
-        *("client", "concurrency", "elicitation", "errors", "group", "limits", "middleware", "protocol", "sampling"),
-        *("serving", "session", "terminal", "transports", "types", "version"),
+        *("auth", "client", "concurrency", "elicitation", "errors", "group", "limits", "middleware", "protocol"),
+        *("sampling", "serving", "session", "terminal", "transports", "types", "version"),
     },
     "doctor": {"elicitation", "errors", "json_schema", "protocol", "serving", "transports", "types", "version"},
     "testing": {

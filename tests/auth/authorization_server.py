@@ -10,7 +10,7 @@ import json
 import secrets
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,6 +78,8 @@ class AuthorizationServer:
     methods: list[str] = field(default_factory=lambda: ["none"])
     lifetime: float = 3600.0
     clock: Callable[[], float] = time.time
+    keys: list[Mapping[str, object]] = field(default_factory=list)
+    """The public keys (JWK) of what it signs."""
     rotates: bool = True
     gives_refresh_tokens: bool = True
     default_scope: str = ""
@@ -125,6 +127,7 @@ class AuthorizationServer:
             "token_endpoint_auth_methods_supported": self.methods,
             "authorization_response_iss_parameter_supported": True,
             "response_types_supported": ["code"],
+            "jwks_uri": f"{self.issuer}/jwks" if self.keys else None,
             **self.metadata,
         }
         return {name: value for name, value in document.items() if value is not None}
@@ -133,6 +136,7 @@ class AuthorizationServer:
     def endpoints(self) -> dict[str, Endpoint]:
         return {
             "metadata": self._metadata,
+            "jwks": self._jwks,
             "register": self._register,
             "authorize": self._authorize,
             "device": self._device,
@@ -163,13 +167,17 @@ class AuthorizationServer:
                 return await self.answers.get(name, self.endpoints[name])(request)
 
             path = "/.well-known/oauth-authorization-server" if name == "metadata" else f"/{name}"
-            return Route(path, endpoint, methods=["GET" if name in ("metadata", "authorize") else "POST"])
+            return Route(path, endpoint, methods=["GET" if name in ("metadata", "jwks", "authorize") else "POST"])
 
         return Starlette(routes=[routed(name) for name in self.endpoints])
 
     async def _metadata(self, request: Request) -> Response:
         self.log.append(("metadata", {}))
         return JSONResponse(self.document())
+
+    async def _jwks(self, request: Request) -> Response:
+        self.log.append(("jwks", {}))
+        return JSONResponse({"keys": self.keys})
 
     async def _register(self, request: Request) -> Response:
         asked = await request.json()

@@ -122,17 +122,21 @@ def test_what_prevents_serving_over_http_is_named(subtests: pytest.Subtests, mon
     monkeypatch.setenv("TWO_WORDS", "not one")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for at, variable, sentence in (
-            (port, None, r"--http: \[Errno \d+\] Address already in use"),
-            (0, "TWO_WORDS", "--http: a bearer token has only letters, digits"),
-            (0, "NO_TOKEN", "no environment variable NO_TOKEN, which is to have the bearer token"),
+        for at, options, sentence in (
+            (port, [], r"--http: \[Errno \d+\] Address already in use"),
+            (0, ["--http", "0", "--token-env", "TWO_WORDS"], "--http: a bearer token has only letters, digits"),
+            (
+                0,
+                ["--http", "0", "--token-env", "NO_TOKEN"],
+                "no environment variable NO_TOKEN, which is to have the bearer token",
+            ),
         ):
             with subtests.test(sentence), pytest.raises(UsageError, match=sentence):
-                proxy.run_http(Proxy(["x"]), "127.0.0.1", at, variable)
+                proxy.run_http(Proxy(["x"]), "127.0.0.1", at, parse(["proxy", *options, *CALCULATOR]))
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "mcp_host.serving.http.uvicorn_server", raising=False)
     with pytest.raises(UsageError, match=r"--http: serving over HTTP needs uvicorn: pip install 'mcp-host\[testing\]'"):
-        proxy.run_http(Proxy(["x"]), "127.0.0.1", 0, None)
+        proxy.run_http(Proxy(["x"]), "127.0.0.1", 0, parse(["proxy", *CALCULATOR]))
 
 
 ADDRESSES = [
@@ -287,6 +291,17 @@ def test_options_that_are_wrong_are_named(run: Run) -> None:
     assert "--log-file: [Errno 2]" in err
     code, _, err = run("proxy", "--token-env", "A_TOKEN", *CALCULATOR)
     assert (code, "--token-env is for --http" in err) == (2, True)
+    for given, problem in (
+        (["--token-issuer", "https://auth.example"], "--token-issuer is for --http"),
+        (["--http", "0", "--resource", "https://mcp.example"], "--resource is for --token-issuer"),
+        (["--http", "0", "--token-issuer", "auth.example"], "--http: the issuer is an https URL"),
+        (
+            ["--http", "0", "--token-env", "A", "--token-issuer", "B"],
+            "--token-env and --token-issuer contradict each other",
+        ),
+    ):
+        code, _, err = run("proxy", *given, *CALCULATOR)
+        assert (code, problem in err) == (2, True)
     code, _, err = run("proxy", "planner", *CALCULATOR)
     assert (code, "unexpected argument 'planner': names are for the servers of --config" in err) == (2, True)
     assert run("proxy").code == 2

@@ -90,14 +90,14 @@ ACCESS: list[tuple[Access, dict[str, str], tuple[int, str | None] | None]] = [
 ]
 
 
-def test_a_request_is_let_in_by_its_host_its_origin_and_its_token(subtests: pytest.Subtests) -> None:
+async def test_a_request_is_let_in_by_its_host_its_origin_and_its_token(subtests: pytest.Subtests) -> None:
     for access, headers, refusal in ACCESS:
         with subtests.test(f"{headers} {refusal}"):
             if refusal is None:
-                access.check(headers)
+                assert await access.check(headers) is None
                 continue
             with pytest.raises(HttpError) as refused:
-                access.check(headers)
+                await access.check(headers)
             response = refused.value.response
             assert (response.status, response.headers.get("www-authenticate")) == refusal
 

@@ -48,7 +48,7 @@ FOR_ALL_SERVERS = {"verbose", "timeout", "no_login", "paste", "use_device_code"}
 OF_ONE_SERVER = [name for name in (*SERVER, "pins") if name not in FOR_ALL_SERVERS]
 """Options that say something of the server on the command line, and are not for those of a file."""
 OF_URL = ("cert", "key", "uds", "verify", "no_verify")
-EXCLUSIVE = (("no_login", "paste", "use_device_code"), ("verify", "no_verify"))
+EXCLUSIVE = (("no_login", "paste", "use_device_code"), ("verify", "no_verify"), ("token_env", "token_issuer"))
 DEFAULTS = Options()
 
 # fmt: off
@@ -67,6 +67,8 @@ CONTRADICTIONS: Sequence[tuple[Callable[[Options], object], str]] = (
     (lambda given: given.redirect_uri is not None and given.use_device_code,
      "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere"),
     (lambda given: given.token_env is not None and given.http is None, "--token-env is for --http"),
+    (lambda given: given.token_issuer is not None and given.http is None, "--token-issuer is for --http"),
+    (lambda given: given.resource is not None and given.token_issuer is None, "--resource is for --token-issuer"),
     (lambda given: given.json and given.output is not None,
      "--output writes the contents, and --json prints a document: use one of them"),
 )

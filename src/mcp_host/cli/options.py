@@ -224,6 +224,10 @@ class Options:
         help="serve Streamable HTTP, and print the URL, in place of stdin and stdout; by default on 127.0.0.1. Port 0 is any free one")
     token_env = Option[str | None](None, "--token-env", metavar="NAME",
         help="the environment variable with the bearer token that --http demands; by default it is drawn and printed, and on 127.0.0.1 there is none")
+    token_issuer = Option[str | None](None, "--token-issuer", metavar="URL",
+        help="the authorization server whose tokens --http demands, in place of one that all know: each user has sessions of their own")
+    resource = Option[str | None](None, "--resource", metavar="URL",
+        help="the proxy's URL for its clients, which tokens of --token-issuer are for; by default the one that is printed")
     only = Option[list[str]]([], "--only", metavar="TOOL",
         help="show the host only this tool: a name, or a pattern such as plan_*; repeatable")
     log_file = Option[Path | None](None, "--log-file", type=Path, metavar="FILE",

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import urlsplit
 
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.group import ServerOptions
     from mcp_host.proxy.router import Router
+    from mcp_host.serving.http.access import ProtectedResource
     from mcp_host.serving.http.app import HttpApp
 
 NAME = "mcp-host"
@@ -124,22 +126,38 @@ class Proxy:
         self,
         *,
         token: str | None = None,
+        issuer: str | None = None,
+        resource: str | None = None,
         hosts: Collection[str] | None = (),
         json_response: bool = False,
         path: str = "/mcp",
     ) -> HttpApp:
         """This proxy as a plain ASGI application, with its MCP endpoint at *path*.
 
-        With a *token*, each request has to send it (``Authorization: Bearer ...``). The headers Host and Origin may name
-        this machine, and each of *hosts*: names or addresses without a port, such as that of a server of yours in front.
-        With None, Host may name any, which is safe only with a *token*.
+        With a *token*, each request has to send it (``Authorization: Bearer ...``). With an *issuer*, it has to be a JWT of that
+        authorization server with *resource* as its audience, which is the URL of this proxy for its clients. They find both in its
+        metadata (RFC 9728). Each user has sessions, calls and connections to the server that no other reaches, but not a login there.
+
+        The headers Host and Origin may name this machine, *resource*'s, and each of *hosts*: names or addresses without a
+        port, such as that of a server of yours in front. With None, Host may name any, which is safe only with a *token* or an *issuer*.
 
         Raises:
-            ValueError: *token* cannot be sent as a bearer token.
+            ImportError: *issuer* needs joserfc, which comes with the extra ``mcp-host[oauth]``.
+            ValueError: *token* cannot be sent as a bearer token, *issuer* or *resource* is no URL that can be used, or they are not given together.
         """
         from mcp_host.serving.http.app import HttpApp  # here, because most proxies serve stdio
 
-        return HttpApp(self._service, json_response=json_response, path=path, token=token, hosts=hosts)
+        protected = None
+        if issuer is not None or resource is not None:
+            if issuer is None or resource is None or token is not None:
+                raise ValueError(
+                    "an issuer needs a resource, the URL of this proxy for its clients, and no token beside it"
+                )
+            protected = _protected(issuer, resource)
+            hosts = None if hosts is None else (*hosts, urlsplit(resource).hostname or "")
+        return HttpApp(
+            self._service, json_response=json_response, path=path, token=token, hosts=hosts, protected=protected
+        )
 
     @asynccontextmanager
     async def http(
@@ -160,15 +178,23 @@ class Proxy:
             yield url
 
     def run_http(
-        self, port: int = 0, *, host: str = "127.0.0.1", token: str | None = None, json_response: bool = False
+        self,
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        token: str | None = None,
+        issuer: str | None = None,
+        resource: str | None = None,
+        json_response: bool = False,
     ) -> None:
         """Serve over Streamable HTTP under uvicorn until a signal comes, then end the server.
 
         The first line on stdout is the URL. *host* is a name or an address of this machine, and by default any free
         *port* of it is taken. Requests have to name that host or its address, or this machine as 127.0.0.1, ::1 or
         localhost; at 0.0.0.0 and :: they may name any.
-        *token* is as for `asgi`. Where other machines can connect, one is always needed: by default it is drawn at
-        random, and printed once to stderr.
+        *token*, *issuer* and *resource* are as for `asgi`; by default *resource* is that URL, but at 0.0.0.0 and :: it has to
+        be given. Where other machines can connect, a token is always needed: without an *issuer* it is drawn at random by
+        default, and printed once to stderr.
 
         Raises:
             ImportError: As `http`.
@@ -176,15 +202,28 @@ class Proxy:
             ValueError: As `asgi`.
         """
         from mcp_host.serving.http.access import hosts_at, is_exposed  # here, because most proxies serve stdio
-        from mcp_host.serving.http.uvicorn_server import listen, run
+        from mcp_host.serving.http.uvicorn_server import listen, run, url_of
 
         with listen(port, host) as listener:
             address = listener.getsockname()[0]
-            if token is None and is_exposed(address):
+            hosts = hosts_at(host, address)
+            if issuer is not None and hosts is not None:
+                resource = resource or url_of(listener, host)
+            if token is None and issuer is None and is_exposed(address):
                 token = token_urlsafe(TOKEN_BYTES)
                 print("each request has to send this header: Authorization: Bearer", token, file=sys.stderr, flush=True)
-            app = self.asgi(token=token, hosts=hosts_at(host, address), json_response=json_response)
+            app = self.asgi(token=token, issuer=issuer, resource=resource, hosts=hosts, json_response=json_response)
             run(app, listener, host)
+
+
+def _protected(issuer: str, resource: str) -> ProtectedResource:
+    from mcp_host.auth.access_tokens import TokenVerifier  # here, because most proxies serve stdio
+    from mcp_host.auth.requests.challenges import NO_CHALLENGE
+    from mcp_host.auth.requests.metadata import resource_urls
+    from mcp_host.serving.http.access import ProtectedResource
+
+    verifier = TokenVerifier(issuer, resource)
+    return ProtectedResource(resource, issuer, resource_urls(resource, NO_CHALLENGE), verifier.verify)
 
 
 def _relay(settings: Settings) -> Relay:

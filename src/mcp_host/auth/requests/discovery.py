@@ -75,6 +75,18 @@ async def discover(
     raise discovery.failed(f"its authorization server is not found within {DISCOVERY_TIME:g} seconds")
 
 
+async def discover_server(client: AuthClient, issuer: str) -> AuthorizationServer:
+    """The authorization server *issuer*, for which no person logs in.
+
+    Raises:
+        DiscoveryFailed: It has no metadata that can be used. The text names each step.
+    """
+    discovery = _Discovery(client, issuer, Steps(), (), for_person=False)
+    if (server := await discovery.server((issuer,))) is None:
+        raise discovery.failed("no metadata of this authorization server can be used")
+    return server
+
+
 class _Discovery:
     """One discovery, for the MCP server at *server_url*."""
 
@@ -106,7 +118,7 @@ class _Discovery:
                 named = f"the authorization server {excerpt(', '.join(resource.authorization_servers))}"
                 raise DiscoveryFailed(f"{shown(self._server_url)} has {named}, not {excerpt(issuer)}")
         for names in candidates[:MAX_SERVERS]:
-            server = await self._server(names)
+            server = await self.server(names)
             if server is not None:
                 return resource, server
         raise self.failed(NOT_USED)
@@ -130,7 +142,7 @@ class _Discovery:
             raise DiscoveryFailed(str(refused))
         return None
 
-    async def _server(
+    async def server(
         self, issuers: Sequence[str], headers: Mapping[str, str] | None = None
     ) -> AuthorizationServer | None:
         """The authorization server with one of *issuers*; its metadata are where the first of them says.
@@ -169,7 +181,7 @@ class _Discovery:
         origin = origin_of(self._server_url)
         resource = Resource(canonical(self._server_url), (origin,), None)
         issuers = (origin, f"{origin}/")  # no one has stated which of the two it is
-        server = await self._server(issuers, OF_2025_03_26)
+        server = await self.server(issuers, OF_2025_03_26)
         if server is None:
             if self._has_refused:
                 raise self.failed(NOT_USED)

@@ -60,6 +60,8 @@ class AuthorizationServer:
     takes_client_urls: bool = False
     """Whether a client id may be the URL of a Client ID Metadata Document."""
     dpop_algorithms: tuple[str, ...] = ()
+    jwks_uri: str | None = None
+    """Where the keys are that its tokens are signed with."""
     is_assumed: bool = False
     """There are no metadata: it is one of 2025-03-26, with the default endpoints."""
 
@@ -145,6 +147,7 @@ def read_server(document: JSONObject, issuers: Sequence[str], *, for_person: boo
         sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
         takes_client_urls=document.get("client_id_metadata_document_supported") is True,
         dpop_algorithms=_texts(document, "dpop_signing_alg_values_supported"),
+        jwks_uri=_endpoint(document, "jwks_uri"),
     )
 
 

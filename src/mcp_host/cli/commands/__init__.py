@@ -156,7 +156,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "proxy": Command(
         "be a server for a host, in front of others: it gives the host's server a model, and speaks the host's revision",
-        (*SERVERS, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http", "token_env"),
+        (
+            *(*SERVERS, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http"),
+            *("token_env", "token_issuer", "resource"),
+        ),
         "[NAME ...]",
         module="proxy",
         ways=("SERVER", "-- COMMAND [ARG ...]", "--config FILE [NAME ...]"),

@@ -62,7 +62,7 @@ def run(options: Options) -> Report:
         if options.http is None:
             proxy.run_stdio()
         else:
-            run_http(proxy, *options.http, options.token_env)
+            run_http(proxy, *options.http, options)
     return Report()
 
 
@@ -72,15 +72,15 @@ def _servers(options: Options) -> Mapping[str, ServerOptions]:
     return anyio.run(prepared, options, Console(), limits(options) or LIMITS)
 
 
-def run_http(proxy: Proxy, host: str, port: int, token_env: str | None) -> None:
-    """Serve *proxy* over HTTP, with the token in the variable *token_env*.
+def run_http(proxy: Proxy, host: str, port: int, options: Options) -> None:
+    """Serve *proxy* over HTTP, for those that have the token in a variable, or one of an authorization server.
 
     Raises:
-        UsageError: uvicorn or the token is missing or invalid, or it cannot listen there.
+        UsageError: A library or the token is missing, the token or a URL is invalid, or it cannot listen there.
     """
-    token = None if token_env is None else secret_of(token_env, "the bearer token")
+    token = None if options.token_env is None else secret_of(options.token_env, "the bearer token")
     try:
-        proxy.run_http(port, host=host, token=token)
+        proxy.run_http(port, host=host, token=token, issuer=options.token_issuer, resource=options.resource)
     except (ImportError, OSError, ValueError) as exc:
         raise UsageError(f"--http: {exc}") from exc
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from anyio import current_time, move_on_after
 
@@ -21,8 +22,8 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.serving.dispatcher import Dispatcher
 from mcp_host.serving.errors import RequestError
-from mcp_host.serving.http.access import Access
-from mcp_host.serving.http.asgi import HttpError, HttpExchange, HttpResponse, Receive, Scope, Send
+from mcp_host.serving.http.access import Access, ProtectedResource
+from mcp_host.serving.http.asgi import HttpError, HttpExchange, HttpResponse, Principal, Receive, Scope, Send
 from mcp_host.serving.http.event_stream import KEEP_ALIVE, EventStream
 from mcp_host.serving.http.rules import METHODS, check_headers, check_request
 from mcp_host.serving.http.session import HttpSession, Post
@@ -37,14 +38,28 @@ SESSION_IDLE = 3600.0  # seconds without a connection; most clients end their se
 STATELESS_HEADERS = {"x-accel-buffering": "no"}  # "Servers SHOULD include" it, so that proxies do not buffer
 
 
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """The stateless requests of one principal: their service, and those that are under way."""
+
+    service: Service
+    stateless: Stateless
+    posts: set[Post] = field(default_factory=set)
+    used: float = 0.0
+
+    def close(self) -> None:
+        self.stateless.end()
+        self.service.end()
+
+
 class HttpApp:
     """The ASGI application: one MCP endpoint at *path*, with sessions and stateless requests.
 
     With *json_response* a POST is answered in JSON. In a session, progress and the server's
     requests then use the GET stream; stateless requests have none. The body of a POST is one message.
 
-    *token* and *hosts* are those of an `Access`. There are at most *max_sessions*; one whose client is not connected for *idle*
-    seconds ends when another begins.
+    *token*, *hosts* and *protected* are those of an `Access`. Each principal has sessions, calls and streams that no other reaches.
+    There are at most *max_sessions*, and principals with stateless requests; what is not used for *idle* seconds ends when another begins.
 
     Raises:
         ValueError: *token* cannot be sent as a bearer token.
@@ -58,20 +73,19 @@ class HttpApp:
         path: str,
         token: str | None = None,
         hosts: Collection[str] | None = None,
+        protected: ProtectedResource | None = None,
         max_sessions: int = MAX_SESSIONS,
         idle: float = SESSION_IDLE,
     ) -> None:
         self._service = service
         self._max_sessions = max_sessions
         self._idle = idle
-        self._access = Access(token, hosts)
+        self._access = Access(token, hosts, protected)
         self._json_response = json_response
         self._path = path
         self._methods = METHODS if service.handshake_versions else ("POST",)
         self._sessions: dict[str, HttpSession] = {}
-        self._stateless_service = service.begin(None)
-        self._stateless = Stateless(self._stateless_service, spawn_in_scope)
-        self._stateless_posts: set[Post] = set()
+        self._endpoints: dict[Principal, Endpoint] = {}
         self._event_loop: EventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,11 +97,12 @@ class HttpApp:
         elif scope["type"] == "http":
             http = HttpExchange.of(scope, receive, send)
             try:
-                check_request(http, self._path, self._access, self._methods)
-                if not await http.read_body():
-                    return
-                self._event_loop = EventLoop()
-                response = await self._serve(http)
+                if (response := self._access.metadata(http)) is None:
+                    http.principal = await check_request(http, self._path, self._access, self._methods)
+                    if not await http.read_body():
+                        return
+                    self._event_loop = EventLoop()
+                    response = await self._serve(http)
             except HttpError as exc:
                 response = exc.response
             if response is not None:
@@ -105,10 +120,11 @@ class HttpApp:
             await self._event_loop.run(self._drop_all, retry)
 
     def _end_all(self) -> None:
-        self._stateless.end()
-        for post in self._stateless_posts:
-            if post.request.method != LISTEN:
-                post.scope.cancel()
+        for endpoint in self._endpoints.values():
+            endpoint.stateless.end()
+            for post in endpoint.posts:
+                if post.request.method != LISTEN:
+                    post.scope.cancel()
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             session.close()
@@ -117,8 +133,9 @@ class HttpApp:
         for session in self._sessions.values():
             for stream in session.streams():
                 stream.drop(retry)
-        for post in self._stateless_posts:
-            post.scope.cancel()
+        for endpoint in self._endpoints.values():
+            for post in endpoint.posts:
+                post.scope.cancel()
 
     async def _serve(self, http: HttpExchange) -> HttpResponse | None:
         """Return the response, or None if an event stream has been sent."""
@@ -149,7 +166,7 @@ class HttpApp:
         if self._is_stateless(http, message):
             return await self._post_stateless(http, message)
         if isinstance(message, Request) and message.method == "initialize" and "mcp-session-id" not in http.headers:
-            session = self._new_session()
+            session = self._new_session(http.principal)
         else:
             session = self._find(http)
         if (post := session.receive(message)) is None:
@@ -171,7 +188,7 @@ class HttpApp:
         self._forget_unbegun(session)
         return post.response(headers) or HttpResponse(202)  # without a response, it was cancelled
 
-    def _new_session(self) -> HttpSession:
+    def _new_session(self, principal: Principal) -> HttpSession:
         """Begin a session, after those have ended that are idle.
 
         Raises:
@@ -183,7 +200,7 @@ class HttpApp:
             session.close()
         if len(self._sessions) >= self._max_sessions:
             raise HttpError(503, f"there are {self._max_sessions:,} sessions already", retry_after="60")
-        return HttpSession(self._service, json_response=self._json_response)
+        return HttpSession(self._service, principal, json_response=self._json_response)
 
     def _forget_unbegun(self, session: HttpSession) -> None:
         """End a session whose `initialize` has failed."""
@@ -194,9 +211,9 @@ class HttpApp:
         id = http.headers.get("mcp-session-id")
         if id is None:
             raise HttpError(400, "the header Mcp-Session-Id is missing")
-        if id not in self._sessions:
+        session = self._sessions.get(id)
+        if session is None or session.principal != http.principal:
             raise HttpError(404, "there is no such session")
-        session = self._sessions[id]
         client, version = session.client, http.headers.get("mcp-protocol-version")
         if client is not None and version not in (None, client.version):
             raise HttpError(400, f"this session uses {client.version}, not {version}")
@@ -206,7 +223,7 @@ class HttpApp:
         version, header = version_of(message), http.headers.get(PROTOCOL_VERSION.lower())
         if version is None and header in self._service.modern_versions:
             version = header
-        return self._stateless.serves(version)
+        return self._endpoint(http.principal).stateless.serves(version)
 
     async def _post_stateless(self, http: HttpExchange, message: Incoming) -> HttpResponse | None:
         """Answer a POST that is no part of a session. Its response carries all its messages, and hanging up cancels it."""
@@ -215,16 +232,17 @@ class HttpApp:
         if not isinstance(message, Request):
             raise HttpError(400, "the body has to be a request or notification")
         post = Post(message, json_response=self._json_response and message.method != LISTEN)
+        endpoint = self._endpoint(http.principal)
         try:
-            call = self._accept(http, post)
+            call = _accept(http, post, endpoint)
         except RequestError as exc:
             return HttpResponse.json(Failure(message.id, exc.code, exc.message, exc.data), 400, {})
         response = None
-        self._stateless_posts.add(post)
+        endpoint.posts.add(post)
         try:
             async with http.while_connected() as connected, HandlerTasks.open() as tasks:
                 post.scope = connected.cancel_scope
-                Dispatcher(tasks.start, post.send, lambda _: self._stateless.answer(call)).receive(message)
+                Dispatcher(tasks.start, post.send, lambda _: endpoint.stateless.answer(call)).receive(message)
                 with move_on_after(None if post.json_response else KEEP_ALIVE):
                     await post.stream.begun()  # the first message may decide the status
                 response = post.response({})
@@ -232,19 +250,37 @@ class HttpApp:
                     await http.start_events(STATELESS_HEADERS)
                     await post.stream.send_to(http.write, 0)
         finally:
-            self._stateless_posts.discard(post)
+            endpoint.posts.discard(post)
+            endpoint.used = current_time()
         if response is None:  # it may have been cut before it began
             await http.end_events(STATELESS_HEADERS)
         return response
 
-    def _accept(self, http: HttpExchange, post: Post) -> ReceivedRequest:
-        request, version = post.request, version_of(post.request)
-        # An older client sends no such headers; `Stateless.accept` tells it the supported revisions.
-        if request.method != "initialize" or version is not None:
-            name = request.params.get("name") if request.method == "tools/call" else None
-            schema = self._stateless_service.input_schema(name) if isinstance(name, str) else None
-            check_headers(http.headers, request, version, schema)
-        return self._stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
+    def _endpoint(self, principal: Principal) -> Endpoint:
+        """That of *principal*. A new one begins after those have ended that are idle.
+
+        Raises:
+            HttpError: There are as many as there may be.
+        """
+        if principal not in self._endpoints:
+            before = current_time() - self._idle
+            for each in [each for each, kept in self._endpoints.items() if not kept.posts and kept.used <= before]:
+                self._endpoints.pop(each).close()
+            if len(self._endpoints) >= self._max_sessions:
+                raise HttpError(503, f"there are {self._max_sessions:,} users already", retry_after="60")
+            service = self._service.begin(None)
+            self._endpoints[principal] = Endpoint(service, Stateless(service, spawn_in_scope), used=current_time())
+        return self._endpoints[principal]
+
+
+def _accept(http: HttpExchange, post: Post, endpoint: Endpoint) -> ReceivedRequest:
+    request, version = post.request, version_of(post.request)
+    # An older client sends no such headers; `Stateless.accept` tells it the supported revisions.
+    if request.method != "initialize" or version is not None:
+        name = request.params.get("name") if request.method == "tools/call" else None
+        schema = endpoint.service.input_schema(name) if isinstance(name, str) else None
+        check_headers(http.headers, request, version, schema)
+    return endpoint.stateless.accept(request, lambda method, params: post.send(Notification(method, params)))
 
 
 async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:

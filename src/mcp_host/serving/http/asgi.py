@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
@@ -21,6 +21,9 @@ BODY_TIMEOUT = 120.0  # seconds for a client to send it
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+Principal: TypeAlias = Hashable
+"""Who sends a request. All who send no token, or one that the user has chosen, are None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class HttpExchange:
     """Names are in lower case."""
     _receive: Receive
     _send: Send
+    principal: Principal = None
     body: bytes = b""
     """What `read_body` has read."""
     _started: bool = False

@@ -11,7 +11,7 @@ from mcp_host.protocol.headers import MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, de
 from mcp_host.protocol.jsonrpc import HEADER_MISMATCH, Request
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.http.access import Access
-from mcp_host.serving.http.asgi import EVENTS, JSON, HttpError, HttpExchange
+from mcp_host.serving.http.asgi import EVENTS, JSON, HttpError, HttpExchange, Principal
 from mcp_host.types import JSONObject
 
 METHODS = ("GET", "POST", "DELETE")
@@ -24,15 +24,15 @@ WHOLE = re.compile(r"(-?\d{1,16})\.0+")
 Headers = Mapping[str, str]  # names in lower case
 
 
-def check_request(http: HttpExchange, path: str, access: Access, methods: Sequence[str]) -> None:
-    """Check what can be checked before the body is read.
+async def check_request(http: HttpExchange, path: str, access: Access, methods: Sequence[str]) -> Principal:
+    """Check what can be checked before the body is read. Returns who has sent it.
 
     Raises:
         HttpError: The request breaks a rule.
     """
     if http.path != path:
         raise HttpError(404, f"there is nothing at {http.path}")
-    access.check(http.headers)
+    principal = await access.check(http.headers)
     if http.method not in methods:
         raise HttpError(405, f"not {http.method}", allow=", ".join(methods))
     accepted = [_media_type(item) for item in http.headers.get("accept", "").split(",")]
@@ -40,6 +40,7 @@ def check_request(http: HttpExchange, path: str, access: Access, methods: Sequen
         raise HttpError(406, f"the client has to accept {' and '.join(ACCEPT[http.method])}")
     if http.method == "POST" and _media_type(http.headers.get("content-type", "")) != JSON:
         raise HttpError(415, f"the body has to be {JSON}")
+    return principal
 
 
 def _media_type(item: str) -> str:

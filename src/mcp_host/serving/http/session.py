@@ -24,7 +24,7 @@ from mcp_host.protocol.jsonrpc import (
     Response,
     Success,
 )
-from mcp_host.serving.http.asgi import HttpError, HttpResponse
+from mcp_host.serving.http.asgi import HttpError, HttpResponse, Principal
 from mcp_host.serving.http.event_stream import EventStream
 from mcp_host.serving.remote_client import RemoteClient
 from mcp_host.serving.service import Service
@@ -74,9 +74,10 @@ class Post:
 
 
 class HttpSession:
-    """A session with its streams. With *json_response*, all but the responses is sent on the GET stream."""
+    """A session of *principal* with its streams. With *json_response*, all but the responses is sent on the GET stream."""
 
-    def __init__(self, service: Service, *, json_response: bool) -> None:
+    def __init__(self, service: Service, principal: Principal, *, json_response: bool) -> None:
+        self.principal = principal
         self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
         self.get_stream = EventStream("get")
         self._json_response = json_response

@@ -141,7 +141,7 @@ class UvicornServer(uvicorn.Server):
 
 def run(app: HttpApp, listener: socket.socket, host: str = LOOPBACK) -> None:
     """Print the URL, which names *host*, and serve *app* in this thread until a signal ends it."""
-    print(_url(listener, host), flush=True)
+    print(url_of(listener, host), flush=True)
     server = UvicornServer(app, app.aclose)
     with suppress(KeyboardInterrupt):
         asyncio.run(server.serve([listener]))
@@ -155,17 +155,24 @@ async def serve(app: HttpApp, uds: str | None = None) -> AsyncIterator[str]:
     On leaving, the thread has ended.
     """
     with listen(0) if uds is None else _listen_at(uds) as listener:
-        server = UvicornServer(app, app.aclose)
-        thread = server.start(listener)
-        await to_thread.run_sync(server.up.wait)
-        if not server.started:
-            raise RuntimeError("uvicorn did not start; its log says why")
-        try:
-            yield _url(listener)
-        finally:
-            with CancelScope(shield=True):  # bounded by uvicorn's shutdown timeout
-                server.stop()
-                await to_thread.run_sync(thread.join)
+        async with serve_at(listener, app) as url:
+            yield url
+
+
+@asynccontextmanager
+async def serve_at(listener: socket.socket, app: HttpApp) -> AsyncIterator[str]:
+    """As `serve`, for connections to *listener*."""
+    server = UvicornServer(app, app.aclose)
+    thread = server.start(listener)
+    await to_thread.run_sync(server.up.wait)
+    if not server.started:
+        raise RuntimeError("uvicorn did not start; its log says why")
+    try:
+        yield url_of(listener)
+    finally:
+        with CancelScope(shield=True):  # bounded by uvicorn's shutdown timeout
+            server.stop()
+            await to_thread.run_sync(thread.join)
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
@@ -203,7 +210,8 @@ def _remove_stale(uds: str, probe: socket.socket) -> None:
                 os.unlink(uds)
 
 
-def _url(listener: socket.socket, host: str = LOOPBACK) -> str:
+def url_of(listener: socket.socket, host: str = LOOPBACK) -> str:
+    """Where clients find an `HttpApp` that *listener* is for, at *host*."""
     name = listener.getsockname()
     if not isinstance(name, tuple):
         return "http://localhost/mcp"  # at a unix socket

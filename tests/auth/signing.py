@@ -1,0 +1,36 @@
+"""Access tokens that an authorization server of tests signs (RFC 9068)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from joserfc import jwt
+from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
+
+from tests.auth.authorization_server import AuthorizationServer
+
+KEY = ECKey.generate_key("P-256", {"kid": "1"}, private=True)
+RSA = RSAKey.generate_key(2048, {"kid": "rsa"}, private=True)
+ED25519 = OKPKey.generate_key("Ed25519", {"kid": "ed"}, private=True)
+OTHER_KEY = ECKey.generate_key("P-256", {"kid": "2"}, private=True)
+
+
+def public(key: Key) -> Mapping[str, object]:
+    return dict(key.as_dict(private=False))
+
+
+def claims(issuer: str, resource: str, **changed: object) -> dict[str, object]:
+    """Those of a good token, but for what is *changed*; None leaves one out."""
+    good = {"iss": issuer, "aud": resource, "sub": "ada", "exp": int(time.time()) + 600, **changed}
+    return {name: value for name, value in good.items() if value is not None}
+
+
+def signed(claims: Mapping[str, Any], key: Key = KEY, algorithm: str = "ES256", **header: object) -> str:
+    return jwt.encode({"alg": algorithm, "kid": "1", **header}, dict(claims), key, algorithms=[algorithm])
+
+
+def signing_server(**options: Any) -> AuthorizationServer:
+    """An authorization server with all keys but the other one."""
+    return AuthorizationServer(keys=[public(KEY), public(RSA), public(ED25519)], **options)
