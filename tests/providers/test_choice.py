@@ -68,6 +68,17 @@ def test_the_first_hint_that_matches_decides_then_the_priorities_then_the_order(
             assert chosen(preferences) == why
 
 
+def test_a_model_with_just_the_name_in_a_hint_comes_before_others_that_have_it_as_a_part() -> None:
+    small, large = Model(never, name="gpt-6-mini", cost=0.1), Model(never, name="gpt-6", aliases=["Orion"], cost=0.9)
+    preferred = {"costPriority": 1}
+
+    assert chosen(hints("gpt-6") | preferred, small, large) == "gpt-6: the server's hint 'gpt-6' matches"
+    assert chosen(hints("orion"), small, large) == "gpt-6: the server's hint 'orion' matches"
+    assert chosen(hints("gpt") | preferred, small, large).startswith(
+        "gpt-6-mini: the server's hint 'gpt' matches; of 2"
+    )
+
+
 def test_models_of_equal_score_stay_in_the_order_of_the_host_in_spite_of_rounding() -> None:
     first = Model(never, name="first", speed=0.3)
     second = Model(never, name="second", speed=0.1, intelligence=0.7)  # 0.1 + 0.7 > 0.3 + 0.5, as floats

@@ -65,6 +65,10 @@ class Model:
         """Whether *hint* is a part of its name or of an alias. Case does not matter."""
         return any(hint.casefold() in name.casefold() for name in (self.name, *self.aliases))
 
+    def is_called(self, hint: str) -> bool:
+        """Whether *hint* is its name or an alias. Case does not matter."""
+        return any(hint.casefold() == name.casefold() for name in (self.name, *self.aliases))
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -83,8 +87,8 @@ class Models:
     ... ])
     ... sampling = Sampling(with_tools=models, approve=always)
 
-    The first of the server's hints that is a part of a model's name or alias decides. If it matches several models, or
-    none matches, the server's priorities decide: they are weights from 0 to 1, of low cost, of speed and of intelligence.
+    The first of the server's hints that is a part of a model's name or alias decides, and of several such models one with
+    just that name. Otherwise, or if none matches, the server's priorities decide: they are weights from 0 to 1, of low cost, of speed and of intelligence.
     Among equals, and without priorities, the first in your list is chosen.
 
     A tool loop stays with its model, as no other can read its reasoning: a request with the results of tool calls goes
@@ -228,18 +232,19 @@ def rank(models: Sequence[Model], preferences: ModelPreferences) -> tuple[list[M
 
     hints = [hint.name.strip() for hint in preferences.hints or () if hint.name and hint.name.strip()]
 
-    def place(model: Model) -> int:
-        """The index of the first hint that matches."""
-        return next((place for place, hint in enumerate(hints) if model.matches(hint)), len(hints))
+    def place(model: Model) -> tuple[int, bool]:
+        """The index of the first hint that matches, and whether it is only a part of the name."""
+        matching = ((index, not model.is_called(hint)) for index, hint in enumerate(hints) if model.matches(hint))
+        return next(matching, (len(hints), True))
 
     ranked = sorted(models, key=lambda model: (place(model), -score(model)))
     wanted = ", ".join(f"{scale} {weight:g}" for scale, weight in weights.items() if weight)
     why = f"best for {wanted}" if wanted else "the first in the list, as the server states no priorities"
     if not hints:
         return ranked, why
-    if (first := place(ranked[0])) == len(hints):
+    if (first := place(ranked[0]))[0] == len(hints):
         return ranked, f"no model matches the server's hints; {why}"
-    matches = f"the server's hint {quoted(hints[first])} matches"
+    matches = f"the server's hint {quoted(hints[first[0]])} matches"
     equals = [model for model in models if place(model) == first]
     return ranked, f"{matches}; of {len(equals)} such models, {why}" if equals[1:] else matches
 
