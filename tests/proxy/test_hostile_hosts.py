@@ -410,15 +410,24 @@ def of_response(response: httpx.Response) -> list[Any]:
     return [from_json(line.removeprefix("data: ")) for line in response.text.splitlines() if line.startswith("data: {")]
 
 
+PICTURE = to_json(call("picture", "picture", arguments={}))
+
+
 @on_both
 async def test_over_http_what_is_wrong_is_answered_and_the_next_request_is_served(subtests: pytest.Subtests) -> None:
     async with hosts(Proxy(Planner(ERAS["legacy"]))) as http:
-        session = await begin(http)
+        session, honest = await begin(http), await begin(http)
+
+        async def serves_the_other() -> bool:
+            [served] = of_response(await http.post("/mcp", content=PICTURE, headers=honest))
+            return "result" in served
+
         for name, sent, answered in IN_A_SESSION:
             with subtests.test(name):
                 answers = of_response(await http.post("/mcp", content=sent, headers=session))
                 codes = [answer_to(name, each) for each in answers if "method" not in each]
                 assert codes == ([] if answered is NOTHING else [answered])
+                assert await serves_the_other()
         for name, changed, answered in STATELESS:
             with subtests.test(name):
                 body = call(7, "picture", **{"arguments": {}, "_meta": meta(), **changed})
@@ -428,10 +437,7 @@ async def test_over_http_what_is_wrong_is_answered_and_the_next_request_is_serve
                 }
                 [answer] = of_response(await http.post("/mcp", content=to_json(body), headers=headers))
                 assert answer_to(name, answer) == answered
-        [served] = of_response(
-            await http.post("/mcp", content=to_json(call(8, "picture", arguments={})), headers=session)
-        )
-        assert "result" in served
+                assert await serves_the_other()
 
 
 GUESSES = ["", "0", "x" * 100_000, "None", "../x", "%00"]
@@ -553,3 +559,6 @@ async def test_what_comes_over_a_socket_is_served_or_refused(subtests: pytest.Su
                         await stream.send(sent)
                         answer = await stream.receive()
                     assert int(answer.split(b" ", 2)[1]) == status
+                    async with await connect_tcp("127.0.0.1", port) as other:
+                        await other.send(posted())
+                        assert (await other.receive()).startswith(b"HTTP/1.1 200 ")
