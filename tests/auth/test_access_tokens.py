@@ -111,6 +111,7 @@ async def test_an_issuer_that_fails_is_asked_again_after_a_while(
         await verifier.verify(token(server))  # whose key is known
 
 
+@on_both
 async def test_metadata_that_have_no_keys_are_refused(subtests: pytest.Subtests, server: AuthorizationServer) -> None:
     for metadata, problem in (
         ({"jwks_uri": None}, "its metadata have no jwks_uri that can be used"),
