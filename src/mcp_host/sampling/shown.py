@@ -25,7 +25,7 @@ from mcp_host.types import (
     ToolUseContent,
 )
 from mcp_host.types.base import Model, wire_name
-from mcp_host.types.content import ContentBlock, link_fields
+from mcp_host.types.content import ContentBlock, link_fields, name_of
 from mcp_host.types.sampling import SamplingMessageContentBlock
 
 # Of these types a model gets pixels, sounds or pages; of an unknown type nothing. Of others, it gets the text.
@@ -69,9 +69,8 @@ def texts_of(block: SamplingMessageContentBlock | ContentBlock, *, whole: bool) 
         case ImageContent(data=data, mime_type=kind) | AudioContent(data=data, mime_type=kind):
             yield from _file(kind, kind, data, whole)
             shown = ("type", "data", "mimeType")
-        case EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=kind, blob=data) as resource):
-            what = ", ".join(filter(None, [f"contents of {uri or 'a resource'}", kind]))
-            yield from _file(what, kind, data, whole)
+        case EmbeddedResource(resource=BlobResourceContents(mime_type=kind, blob=data) as resource):
+            yield from _file(name_of(resource), kind, data, whole)
             yield from _rest(resource, ("uri", "mimeType", "blob"), whole)
             shown = ("type", "resource")
         case EmbeddedResource(resource=resource):

@@ -197,6 +197,11 @@ def all_malformed(blocks: Sequence[ReceivedContent]) -> bool:
     return bool(blocks) and all(map(is_malformed, blocks))
 
 
+def name_of(file: BlobResourceContents) -> str:
+    """What stands for *file*: its URI, and its type if that is known."""
+    return ", ".join(filter(None, [f"contents of {file.uri or 'a resource'}", file.mime_type]))
+
+
 def as_text(block: ReceivedContent) -> str:
     """The text of a block; for other types, a short description for displays that show text only."""
     match block:
@@ -207,7 +212,7 @@ def as_text(block: ReceivedContent) -> str:
         case EmbeddedResource(resource=contents):
             if isinstance(contents, TextResourceContents):
                 return contents.text
-            return f"[contents of {contents.uri or 'a resource'}, {len(contents.blob)} characters of base64]"
+            return f"[{name_of(contents)}, {len(contents.blob)} characters of base64]"
         case ResourceLink(uri=uri):
             return f"[link to {uri}]"
         case UnknownContent(type=kind):

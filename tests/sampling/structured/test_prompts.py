@@ -172,6 +172,7 @@ def contents(**fields: str) -> Wire:
     return {"type": "resource", "resource": {"uri": "file:///a", **fields}}
 
 
+PDF_NAMED = "[contents of file:///a, application/pdf, 4 characters of base64]"
 OF_PROMPTS: list[tuple[Wire, Wire]] = [
     (text("?"), text("?")),
     (IMAGE, IMAGE),
@@ -179,7 +180,7 @@ OF_PROMPTS: list[tuple[Wire, Wire]] = [
     (contents(uri="", text="print()"), text("print()")),
     (contents(blob="aGk=", mimeType="image/png"), IMAGE),
     (contents(blob="aGk=", mimeType="audio/mpeg"), AUDIO),
-    (contents(blob="aGk=", mimeType="application/pdf"), text("[contents of file:///a, 4 characters of base64]")),
+    (contents(blob="aGk=", mimeType="application/pdf"), text(PDF_NAMED)),
     (contents(blob="aGk="), text("[contents of file:///a, 4 characters of base64]")),
     (
         {"type": "resource_link", "uri": "file:///b", "name": "b", "_meta": {"k": 1}},
@@ -200,6 +201,13 @@ def test_messages_of_prompts_have_the_contents_of_resources(subtests: pytest.Sub
                     assert conversation[-1].to_wire() == {"role": role, "content": read}
     [message], _ = read_conversation(None, [PromptMessage.from_wire(user({"type": "video", "data": "aGk="}))])
     assert message.to_wire() == user(text("[video, which this version does not know]"))
+
+
+def test_the_log_says_that_a_model_does_not_get_a_file_of_a_prompt(caplog: pytest.LogCaptureFixture) -> None:
+    for kind in ("image/png", "application/pdf"):
+        read_conversation(None, [PromptMessage.from_wire(user(contents(blob="aGk=", mimeType=kind)))])
+
+    assert caplog.messages == [f"a model gets a text in the place of what no message can have: {PDF_NAMED}"]
 
 
 def test_messages_and_tools_of_other_sdks_are_read_as_their_json() -> None:

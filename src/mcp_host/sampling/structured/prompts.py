@@ -6,6 +6,7 @@ of OpenAI's chat completions; they may be mixed.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel
 from pydantic_core import from_json
 
-from mcp_host.errors import ProtocolError, quoted
+from mcp_host.errors import ProtocolError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.protocol import conversation
 from mcp_host.sampling.loop.results import block_text
@@ -37,6 +38,8 @@ from mcp_host.types import (
 )
 from mcp_host.types.base import Model, given
 from mcp_host.types.content import file_as_text
+
+logger = logging.getLogger(__name__)
 
 Message: TypeAlias = SamplingMessage | Mapping[str, Any] | BaseModel
 """A message of a conversation, or of a prompt. A dict is in MCP's shape, or in the shape of OpenAI's chat completions.
@@ -207,7 +210,10 @@ def _of_prompt(block: ReceivedContent) -> TextContent | ImageContent | AudioCont
                 return ImageContent(data=data, mime_type=kind)
             if kind.startswith("audio/"):
                 return AudioContent(data=data, mime_type=kind)
-    return TextContent(text=block_text(block))
+    text = block_text(block)
+    if not isinstance(block, ResourceLink):
+        logger.warning("a model gets a text in the place of what no message can have: %s", excerpt(text))
+    return TextContent(text=text)
 
 
 def _tool_use(call: object, where: str) -> object:
