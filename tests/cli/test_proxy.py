@@ -73,7 +73,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from mcp_host.cli import main
-sys.exit(main(["proxy", "--http", "0", "--token-env", "A_TOKEN", "--", sys.executable, "-c", sys.argv[1]]))
+sys.exit(main(["proxy", "--http", "0", "--token-env", "A_TOKEN", "--state-key-env", "A_TOKEN", "--", sys.executable, "-c", sys.argv[1]]))
 """
 
 NUMBERED = """
@@ -91,7 +91,9 @@ server.run_stdio()
 
 async def number_at(url: str) -> int:
     with fail_after(IN_TIME):
-        async with Client(StreamableHttp(url, headers={"authorization": "Bearer s3cret"}), era="modern") as client:
+        async with Client(
+            StreamableHttp(url, headers={"authorization": "Bearer " + "s3cret" * 6}), era="modern"
+        ) as client:
             return int(text_of(await client.call_tool("number")))
 
 
@@ -101,7 +103,7 @@ def test_over_http_the_url_comes_first_and_a_signal_ends_the_proxy_and_its_serve
     ending: signal.Signals, code: int
 ) -> None:
     command = [sys.executable, "-c", HTTP_PROXY, NUMBERED]
-    env = {**os.environ, "A_TOKEN": "s3cret"}
+    env = {**os.environ, "A_TOKEN": "s3cret" * 6}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -282,7 +284,7 @@ async def test_the_options_of_several_servers(home: Path) -> None:
     assert isinstance(servers["b"].server, StreamableHttp)
 
 
-def test_options_that_are_wrong_are_named(run: Run) -> None:
+def test_options_that_are_wrong_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = run("proxy", "--approve", "nobody", *CALCULATOR)
     assert code == 2
     assert "argument --approve: invalid choice: 'nobody'" in err
@@ -302,6 +304,13 @@ def test_options_that_are_wrong_are_named(run: Run) -> None:
     ):
         code, _, err = run("proxy", *given, *CALCULATOR)
         assert (code, problem in err) == (2, True)
+    code, _, err = run("proxy", "--state-key-env", "A_KEY", *CALCULATOR)
+    assert (code, "--state-key-env is for --http" in err) == (2, True)
+    code, _, err = run("proxy", "--http", "0", "--state-key-env", "A_KEY", *CALCULATOR)
+    assert (code, "no environment variable A_KEY, which is to have the key of request states" in err) == (2, True)
+    monkeypatch.setenv("A_KEY", "k" * 31)
+    code, _, err = run("proxy", "--http", "0", "--state-key-env", "A_KEY", *CALCULATOR)
+    assert (code, "--state-key-env: the key has 31 bytes, and needs 32 at least" in err) == (2, True)
     code, _, err = run("proxy", "planner", *CALCULATOR)
     assert (code, "unexpected argument 'planner': names are for the servers of --config" in err) == (2, True)
     assert run("proxy").code == 2

@@ -137,6 +137,7 @@ INVALID: list[tuple[str, object, type[Exception], str]] = [
     ("ping_interval", 0, ValueError, "^ping_interval must be more than 0, not 0$"),
     ("ping_interval", -1, ValueError, "^ping_interval must be more than 0, not -1$"),
     ("ping_interval", math.nan, ValueError, "^ping_interval must be more than 0, not nan$"),
+    ("extensions", ["com.example/x"], TypeError, "^extensions must be a mapping, not list$"),
     ("ping_interval", True, TypeError, "^ping_interval must be a number of seconds, not True$"),
     ("ping_interval", "30", TypeError, "^ping_interval must be a number of seconds, not '30'$"),
 ]

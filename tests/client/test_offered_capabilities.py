@@ -75,6 +75,7 @@ async def test_what_is_advertised_is_what_was_registered_and_the_revision_has(su
         ("2025-06-18", with_context, {"sampling": {}}, "basic"),
         ("2025-11-25", with_context, {"sampling": {"tools": {}, "context": {}}}, "with_tools"),
         ("2025-11-25", {"elicitation": FORM}, {"elicitation": {}}, "none"),  # as every revision knows them
+        ("2024-11-05", {"extensions": {"com.example/x": {}}}, {"extensions": {"com.example/x": {}}}, "none"),
     ]
     for version, registered, advertised, mode in rows:
         with subtests.test(version, advertised=ascii(advertised)):
@@ -171,6 +172,12 @@ STRICT: dict[str, tuple[dict[str, Any], dict[str, Any], list[Any], str]] = {
         [{"elicitation": {"url": {}}}, {}],  # an empty object would mean forms
         "elicitation.url",
     ),
+    "extensions beside tools": (
+        {"sampling": sampling(), "extensions": {"com.example/x": {"a": 1}}},
+        {"sampling": {"tools": {}}, "extensions": None},
+        [{"sampling": {"tools": {}}, "extensions": {"com.example/x": {"a": 1}}}, {"sampling": {"tools": {}}}],
+        "extensions",
+    ),
 }
 
 
@@ -187,10 +194,11 @@ async def test_a_strict_server_is_offered_less_until_it_can_bear_it(subtests: py
 
             peer = ScriptedPeer(script, name="strict")
             client = Client(peer, era="legacy", **registered)
+            mode = "with_tools" if "tools" in offers[-1].get("sampling", {}) else "basic"
             with anyio.fail_after(25):
                 for _ in range(2):  # the second time it is known
                     async with client:
-                        assert client.sampling_mode == ("basic" if "sampling" in registered else "none")
+                        assert client.sampling_mode == (mode if "sampling" in registered else "none")
 
             assert offered(peer) == [*offers, offers[-1]]
             assert client.warnings == [f"strict connected only without {without}: the client no longer advertises it"]

@@ -183,5 +183,7 @@ def test_what_a_proxy_cannot_be_made_with() -> None:
         Proxy(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="tools is ToolPolicy"):
         Proxy(Planner(), tools={"plan"})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="state_key has 3 bytes, and needs 32 at least"):
+        Proxy(Planner(), state_key=b"abc")
     with pytest.raises(TypeError, match="models is a list of names"):
         Proxy(Planner(), models="large")

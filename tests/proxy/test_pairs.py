@@ -9,6 +9,7 @@ from anyio import Event, create_task_group, fail_after
 
 from mcp_host.errors import ResourceNotFound, ServerError
 from mcp_host.proxy import Proxy
+from mcp_host.testing import Context, ScriptedPeer
 from mcp_host.types import ImageContent, PromptReference, TextContent
 from tests.extent import on_both
 from tests.proxy.servers import ERAS, PICTURE, Planner, model_of, text_of, through, user
@@ -144,3 +145,34 @@ async def test_changes_are_announced(server: str, host: str) -> None:
         await changed.wait()
         await client.unsubscribe_resource("mem://menu")
     assert heard == ["notifications/resources/updated", "notifications/tools/list_changed"]
+
+
+@each_pair
+async def test_extensions_are_declared_to_both_sides(server: str, host: str) -> None:
+    """But that of tasks, which needs more than to be passed on."""
+    planner, declared = Planner(ERAS[server]), list[object]()
+
+    @planner.request_handler("com.example/x")
+    async def note(params: dict[str, Any], context: Context) -> dict[str, Any]:
+        declared.append(context.client_capabilities.extensions)
+        return {}
+
+    extensions: dict[str, Any] = {"com.example/x": {"a": 1}, "io.modelcontextprotocol/tasks": {}}
+    async with through(Proxy(planner), host, extensions=extensions) as client:
+        await client.request("com.example/x")
+    assert declared == [{"com.example/x": {"a": 1}}]
+
+
+@pytest.mark.parametrize("host", ["legacy", "modern"])
+@pytest.mark.parametrize("server", ["legacy", "modern"])
+async def test_the_extensions_of_the_server_are_declared_to_the_host(server: str, host: str) -> None:
+    extensions = {"com.example/x": {"a": 1}}
+
+    async def script(peer: ScriptedPeer) -> None:
+        if server == "legacy":
+            await peer.answer_initialize(capabilities={"extensions": extensions})
+        else:
+            await peer.answer_discover(capabilities={"extensions": extensions})
+
+    async with through(Proxy(ScriptedPeer(script), era=server), host) as client:
+        assert client.server_capabilities.extensions == extensions

@@ -31,12 +31,12 @@ from mcp_host.protocol.jsonrpc import (
     encode,
 )
 from mcp_host.proxy import Proxy
-from mcp_host.proxy.relay import MAX_NOTIFICATIONS, Relay
+from mcp_host.proxy.relay import MAX_EXTENDED, MAX_NOTIFICATIONS, Relay
 from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.session import Session
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import Context, ScriptedPeer
 from mcp_host.types import ClientCapabilities, Implementation
 from tests.client.support import QUESTION, HangingModel, sampling
 from tests.client.test_shape import ECHO, counted
@@ -286,10 +286,43 @@ async def test_hosts_that_answer_the_same_requests_of_a_server_share_a_connectio
     with fail_after(25):
         upstreams = [await relay._upstream(host_with(**capabilities)) for capabilities in ({}, *answering)]
         assert [*relay.upstreams.values()] == upstreams
-        others: list[dict[str, Any]] = [{"experimental": {"x": nested}}, {"unknown": 5}, {"extensions": {"a/b": {}}}]
+        others: list[dict[str, Any]] = [
+            {"experimental": {"x": nested}},
+            {"unknown": 5},
+            {"extensions": nested},
+            {"extensions": {}},
+        ]
         for capabilities in others:
             assert await relay._upstream(host_with(**capabilities)) is upstreams[0]
         assert await relay._upstream(host_with(elicitation={})) is upstreams[5]
+        await relay.aclose()
+
+
+async def test_there_are_only_so_many_connections_that_declare_extensions() -> None:
+    """Hosts of 2026-07-28 may name other ones in each request."""
+    heard: list[object] = []
+    planner = Planner(ERAS["modern"])
+
+    @planner.request_handler("x/note")
+    async def note(params: Params, context: Context) -> Params:
+        heard.append(context.client_capabilities.extensions)
+        return {}
+
+    relay = Relay.of(relay_of(Proxy(planner)).settings)
+
+    async def request(number: int) -> None:
+        await (await relay._upstream(host_with(extensions={f"x/{number}": {}}))).client.request("x/note")
+
+    with fail_after(25):
+        async with create_task_group() as tasks:
+            for number in range(MAX_EXTENDED + 2):
+                tasks.start_soon(request, number)
+        assert len(relay.upstreams) == MAX_EXTENDED + 1
+        assert [extensions is None for extensions in heard].count(True) == 2
+        heard.clear()
+        for number in range(MAX_EXTENDED + 2):
+            await request(number)
+        assert len([extensions for extensions in heard if extensions is not None]) == MAX_EXTENDED
         await relay.aclose()
 
 

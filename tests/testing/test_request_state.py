@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from mcp_host.testing import Context, Server
+from mcp_host.protocol.jsonrpc import Request
+from mcp_host.serving.request_state import RequestStates
+from mcp_host.testing import Context, RequestError, Server
 from tests.extent import on_both
 from tests.testing.raw import Raw, Wire, answer, modern, text
 
@@ -83,11 +85,11 @@ async def test_a_state_is_valid_once() -> None:
         assert await raw.error("tools/call", answered) == UNKNOWN
 
 
-async def test_a_state_is_long_and_no_two_are_alike() -> None:
+async def test_no_two_states_are_alike() -> None:
     async with modern(asking()) as raw:
         states = {await state_of(raw) for _ in range(10)}
 
-    assert (len(states), {len(state) for state in states}) == (10, {43})  # 32 random bytes in base64
+    assert len(states) == 10
 
 
 async def test_a_changed_state_and_one_of_another_server_are_unknown() -> None:
@@ -96,3 +98,49 @@ async def test_a_changed_state_and_one_of_another_server_are_unknown() -> None:
         unknown: list[object] = [None, 7, [], "", "made up", state[:-1], state + "x", foreign]
         for made_up in unknown:
             assert await raw.error("tools/call", {**ASKED, "requestState": made_up}) == UNKNOWN, made_up
+
+
+KEY = b"k" * 32
+
+
+def retry(state: str, name: str = "ask") -> Request:
+    return Request(1, "tools/call", {"name": name, "requestState": state})
+
+
+def test_a_state_of_another_process_is_good_for_the_same_request_and_owner_once_and_for_a_limited_time() -> None:
+    now = 100.0
+    one, other, of_ada, of_another_key = (
+        RequestStates(key, owner, 60.0, clock=lambda: now)
+        for key, owner in ((KEY, ""), (KEY, ""), (KEY, "ada"), (None, ""))
+    )
+    state, late, next_one = (one.write_inner(retry(""), inner) for inner in ("in\ud800ner", None, None))
+
+    assert refusal(of_another_key, retry(state)) == UNKNOWN["message"]
+    assert refusal(one, retry("\ud800" + state)) == UNKNOWN["message"]
+    assert refusal(of_ada, retry(state)) == "requestState belongs to another request"
+    assert refusal(other, retry(state, "other")) == "requestState belongs to another request"
+    assert other.read(retry(state))[1:3] == (None, "in\ud800ner")
+    assert refusal(other, retry(state)) == UNKNOWN["message"]
+    now += 59
+    fresh = one.write_inner(retry(""), None)
+    assert other.read(retry(next_one)).inner is None
+    now += 1
+    assert refusal(other, retry(late)) == "requestState has expired"
+    other.read(retry(fresh))
+    assert len(other._used) == 1
+
+
+def test_so_many_states_are_remembered_as_used() -> None:
+    states = RequestStates(KEY, "", 60.0, max_used=2)
+    first, *more = (states.write_inner(retry(""), None) for _ in range(3))
+    for state in (first, *more):
+        states.read(retry(state))
+
+    assert refusal(states, retry(more[0])) == UNKNOWN["message"]
+    states.read(retry(first))
+
+
+def refusal(states: RequestStates, request: Request) -> str:
+    with pytest.raises(RequestError) as refused:
+        states.read(request)
+    return refused.value.message

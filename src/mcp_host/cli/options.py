@@ -228,6 +228,8 @@ class Options:
         help="the authorization server whose tokens --http demands, in place of one that all know: each user has sessions of their own")
     resource = Option[str | None](None, "--resource", metavar="URL",
         help="the proxy's URL for its clients, which tokens of --token-issuer are for; by default the one that is printed")
+    state_key_env = Option[str | None](None, "--state-key-env", metavar="NAME",
+        help="the environment variable with the key, of 32 bytes at least, that several processes behind one URL share: each then takes retries of calls that another answered")
     only = Option[list[str]]([], "--only", metavar="TOOL",
         help="show the host only this tool: a name, or a pattern such as plan_*; repeatable")
     log_file = Option[Path | None](None, "--log-file", type=Path, metavar="FILE",

@@ -29,7 +29,15 @@ from mcp_host.errors import (
 from mcp_host.handlers import as_async
 from mcp_host.limits import Limits
 from mcp_host.protocol.cache import Cache
-from mcp_host.protocol.eras import DISCOVER, INITIALIZE, INITIALIZED, LISTEN, NAME_PARAMETER, ROOTS_CHANGED
+from mcp_host.protocol.eras import (
+    DISCOVER,
+    INITIALIZE,
+    INITIALIZED,
+    LISTEN,
+    NAME_PARAMETER,
+    ROOTS_CHANGED,
+    InputRequired,
+)
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND, Params, snapshot
 from mcp_host.protocol.negotiation import AllowedVersions, EraCache
 from mcp_host.protocol.server_names import check_server_name
@@ -94,7 +102,8 @@ class Client:
     another URL. By default it is the program or the URL. What the server calls itself is `server_info`.
 
     Any task may connect, call and close, in any order. *sampling*, *elicitation* and *roots* are the
-    capabilities that the client advertises; they and the callbacks serve every session of this client.
+    capabilities that the client advertises; they and the callbacks serve every session of this client. So are
+    *extensions*, such as ``{"io.modelcontextprotocol/ui": {...}}``; their methods are for `request` and *on_notification*.
     *tools* says which tools of the server to let through, under which names, how results are checked, and
     whether a tool that changes is blocked.
 
@@ -177,6 +186,7 @@ class Client:
         lazy: bool = False,
         ping_interval: float | None = None,
         run_own_tools: bool | OwnTools = False,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         server_tools = None if sampling is None else self._server_tools(sampling)
         on_complete = None
@@ -208,7 +218,9 @@ class Client:
             name=name,
             key=given or transport.identity,
             client_info=client_info or Implementation(name="mcp-host", version=__version__),
-            features=ClientFeatures(sampling, elicitation, self._roots, server_tools),
+            features=ClientFeatures(
+                sampling, elicitation, self._roots, server_tools, _mapping(extensions or {}, "extensions")
+            ),
             limits=limits,
             allowed_versions=AllowedVersions.of(era),
             era_cache=EraCache() if era_cache is None else era_cache,
@@ -542,10 +554,11 @@ class Client:
         on_report: Callable[[Params], None] | None = None,
         headers: Mapping[str, str] | None = None,
         caller: object = None,
+        leaves_input: Callable[[InputRequired], bool] | None = None,
     ) -> Params:
         """As `request`, for a proxy: *on_report* gets the params of each progress notification, as they came.
 
-        *headers* are those of parameters.
+        *headers* are those of parameters. If the first result requires input and *leaves_input*, it is returned: the host provides that.
 
         When it ends, the callbacks have had all notifications that came before.
         """
@@ -559,6 +572,7 @@ class Client:
             headers=headers or {},
             caller=caller,
             relayed=True,
+            leaves_input=leaves_input,
         )
         try:
             return await self._send(connection, call)
@@ -741,7 +755,8 @@ class Client:
             wire = await connection.request(call if tool is None else tool.prepare(call))
         tool = self._lifetime.tools.listed.get(name)  # it may have been listed meanwhile
         policy = self._lifetime.tools.policy
-        if call.relayed and (tool is None or policy is None or policy.output in ("auto", "off")):
+        unchecked = tool is None or policy is None or policy.output in ("auto", "off")
+        if call.relayed and (unchecked or wire.get("resultType") == "input_required"):
             return wire, None
         result = types.CallToolResult.from_wire(wire)
         if tool is not None and (problem := await tool.mismatch(result, timeouts)) is not None:
@@ -797,6 +812,7 @@ class Client:
                 headers={**call.headers, **request.headers},
                 caller=call.caller,
                 relayed=call.relayed,
+                leaves_input=call.leaves_input,
                 call_id=call.call_id,
                 sent_ids=request.sent_ids,
             )  # its context has what middleware has set, such as the current span

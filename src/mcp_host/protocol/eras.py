@@ -63,6 +63,9 @@ IDEMPOTENT = READ_ONLY | REMOVED_REQUESTS | {INITIALIZE, DISCOVER}
 NAME_PARAMETER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The parameter that goes into the `Mcp-Name` header. Only these methods may ask for input in their result."""
 
+OF_A_RETRY = ("inputResponses", "requestState")
+"""What the params of a retry with input have besides those of the request that it repeats."""
+
 CACHEABLE = LISTS | {DISCOVER, "resources/read"}
 """Methods whose results may have a `ttlMs`."""
 
@@ -76,7 +79,8 @@ SAMPLING_TOOLS = "sampling.tools"
 SAMPLING_CONTEXT = "sampling.context"
 ELICITATION_URL = "elicitation.url"
 ELICITATION_FORM = "elicitation.form"
-OPTIONAL = (SAMPLING_TOOLS, SAMPLING_CONTEXT, ELICITATION_URL, ELICITATION_FORM)
+EXTENSIONS = "extensions"
+OPTIONAL = (SAMPLING_TOOLS, SAMPLING_CONTEXT, ELICITATION_URL, ELICITATION_FORM, EXTENSIONS)
 """Client capabilities that some servers reject: those that 2025-11-25 added, and `elicitation` itself."""
 
 SAMPLING_TOOLS_SINCE = "2025-11-25"  # SEP-1577; it also added `sampling.context`, and SEP-1036 `elicitation.url`
@@ -219,7 +223,7 @@ Era: TypeAlias = Legacy | Modern
 
 def optional_capabilities(version: str) -> frozenset[str]:
     """Those of `OPTIONAL` that a client may declare in *version*."""
-    return frozenset(OPTIONAL if version >= SAMPLING_TOOLS_SINCE else (ELICITATION_FORM,))
+    return frozenset(OPTIONAL if version >= SAMPLING_TOOLS_SINCE else (ELICITATION_FORM, EXTENSIONS))
 
 
 def write_answer(answer: InputResponse, version: str, *, with_tools: bool = False) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from mcp_host.proxy.relay import Relay
 from mcp_host.proxy.upstream import SamplingChoice, Settings
 from mcp_host.sampling import Sampling
 from mcp_host.serving import in_process
+from mcp_host.serving.request_state import KEY_SIZE
 from mcp_host.serving.service import Service
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from mcp_host.transports.infer import Connectable, infer_transport
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 NAME = "mcp-host"
 TOKEN_BYTES = 32  # of a token that is drawn; OWASP asks for 8 at least in what must not be guessed
+STATE_KEY_SIZE = KEY_SIZE
 CLOSE_TIMEOUT = 3.0  # seconds. Hosts wait two before they end the proxy with a signal: the server gets its own by then
 LIMITS = Limits(timeout=math.inf, idle_timeout=math.inf, close_timeout=CLOSE_TIMEOUT)
 """Those of a proxy by default: it is the host that gives up."""
@@ -60,13 +62,14 @@ class Proxy:
 
     Either side may speak any revision. A call of a server with a handshake that asks a host of 2026-07-28 becomes
     `input_required`, and the host's retry continues it; a server of 2026-07-28 that requires input sends requests to a
-    host with a handshake. Each host has a connection of its own to the server, with the host's capabilities and those
+    host with a handshake. Where both are of 2026-07-28, any process with the same *state_key*, of 32 random bytes, takes the retry.
+    By default it is drawn. Each host has a connection of its own to the server, with the host's capabilities and those
     of the proxy. Results, errors, unknown methods and members are passed on as they came.
 
     A host's call has no *timeout* here by default: it is the host that cancels. *limits* may set one.
 
     Raises:
-        TypeError, ValueError: As `Client`; *answer_sampling* or *models* is something else.
+        TypeError, ValueError: As `Client`; *answer_sampling*, *models* or *state_key* is something else.
     """
 
     def __init__(
@@ -82,11 +85,14 @@ class Proxy:
         era: str = "auto",
         middleware: Sequence[Middleware] = (),
         limits: Limits | None = None,
+        state_key: bytes | None = None,
     ) -> None:
         if answer_sampling not in get_args(SamplingChoice):
             raise ValueError(f'answer_sampling is "auto", "always" or "never", not {answer_sampling!r}')
         if isinstance(models, str):
             raise TypeError("models is a list of names")
+        if state_key is not None and len(state_key) < STATE_KEY_SIZE:
+            raise ValueError(f"state_key has {len(state_key)} bytes, and needs {STATE_KEY_SIZE} at least")
         settings = partial(
             Settings,
             sampling=sampling,
@@ -96,11 +102,12 @@ class Proxy:
             era=era,
             era_cache=EraCache(),
             middleware=tuple(middleware),
+            state_key=state_key,
         )
         self._service: Service
         if isinstance(server, Mapping):
             self.name = NAME if name is None else name
-            self._service = _router(server, self.name, tools, limits or LIMITS, settings)
+            self._service = _router(server, self.name, tools, limits or LIMITS, state_key, settings)
         else:
             relay = _relay(settings(server=infer_transport(server), name=name, tools=tools, limits=limits or LIMITS))
             self.name, self._service = relay.settings.shown_name, relay
@@ -246,6 +253,7 @@ def _router(
     name: str,
     tools: ToolPolicy | None,
     limits: Limits,
+    state_key: bytes | None,
     settings: Callable[..., Settings],
 ) -> Router:
     from mcp_host.group import ServerOptions  # here, because most proxies have one server
@@ -269,4 +277,4 @@ def _router(
             )
     if not relays:
         raise ValueError("there are no servers")
-    return Router.of(relays, name=name, resume_timeout=limits.input_timeout)
+    return Router.of(relays, name=name, resume_timeout=limits.input_timeout, state_key=state_key)

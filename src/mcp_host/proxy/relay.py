@@ -14,12 +14,18 @@ from anyio import CancelScope, Event, Lock, sleep
 
 from mcp_host.concurrency.asking import unattended
 from mcp_host.concurrency.tasks import spawn
-from mcp_host.errors import McpError
+from mcp_host.errors import CallerError, McpError
 from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
-from mcp_host.protocol.jsonrpc import Notification, Params
+from mcp_host.protocol.jsonrpc import Notification, Params, encode
 from mcp_host.protocol.negotiation import VERSIONS
-from mcp_host.proxy.translation import OF_A_CONNECTION, answers_of, check_method, error_downstream
+from mcp_host.proxy.translation import (
+    OF_A_CONNECTION,
+    answers_of,
+    check_method,
+    error_downstream,
+    extensions_upstream,
+)
 from mcp_host.proxy.upstream import HostCall, Settings, Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
@@ -34,8 +40,10 @@ MAX_SUSPENDED = 1024  # calls of one host that wait for its input (2026-07-28)
 MAX_NOTIFICATIONS = 1000  # of one host that its server has not taken; beyond that, they are dropped
 ROUND_PAUSE = 0.02  # seconds: what a server with a handshake asks at once arrives within it
 
-Key: TypeAlias = tuple[bool, tuple[bool, ...]]
-"""The era of a host, and which requests it answers: all that the connection to the server depends on."""
+MAX_EXTENDED = 8  # connections that declare extensions, of one host whose requests each name its own (2026-07-28); others then declare none
+
+Key: TypeAlias = tuple[bool, tuple[bool, ...], bytes]
+"""The era of a host, which requests it answers, and its extensions: all that the connection to the server depends on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +93,7 @@ class Relay(Service):
             ttl=0.0,
             resume_timeout=settings.limits.input_timeout,
             max_suspended=MAX_SUSPENDED,
+            state_key=settings.state_key,
             settings=settings,
             peer=peer,
         )
@@ -137,6 +146,8 @@ class Relay(Service):
 
     async def _request(self, method: str, params: Params, call: ReceivedRequest, ask: Ask) -> Params:
         upstream = await self._upstream(call.client)
+        if call.continuing is not None:
+            params = params | call.continuing
         return await upstream.request(method, params, HostCall(call, ask))
 
     def input_schema(self, tool: str) -> JSONObject | None:
@@ -171,14 +182,14 @@ class Relay(Service):
 
     def connected(self, client: RemoteClient) -> bool:
         """Whether there is a connection for a host with these capabilities, which may have been lost."""
-        return _key(client) in self.upstreams
+        return self._key(client) in self.upstreams
 
     def start(self, client: RemoteClient) -> Attempt:
         """Begin to open one, unless that has begun: in a task without an owner, again and again after growing pauses."""
-        key = _key(client)
+        key = self._key(client)
         if key not in self.attempts:
             self.attempts[key] = Attempt()
-            spawn(partial(self._keep_trying, client, self.attempts[key]))
+            spawn(partial(self._keep_trying, client, key))
         return self.attempts[key]
 
     async def reach(self, client: RemoteClient) -> None:
@@ -192,7 +203,8 @@ class Relay(Service):
         if attempt.error is not None:
             raise attempt.error
 
-    async def _keep_trying(self, client: RemoteClient, attempt: Attempt) -> None:
+    async def _keep_trying(self, client: RemoteClient, key: Key) -> None:
+        attempt = self.attempts[key]
         with attempt.scope, unattended():  # no browser opens by itself
             while not self.connected(client):
                 try:
@@ -207,7 +219,7 @@ class Relay(Service):
             for kind in LISTED & self.declared.keys():  # the host may have them without those of this server
                 await self.announce(f"notifications/{kind}/list_changed", {})
         attempt.tried.set()
-        del self.attempts[_key(client)]
+        del self.attempts[key]
 
     async def _upstream(self, client: RemoteClient) -> Upstream:
         """The connection to the server for a host with these capabilities, opened if there is none.
@@ -215,15 +227,17 @@ class Relay(Service):
         Raises:
             RequestError: The server cannot be reached.
         """
-        key = _key(client)
+        key = self._key(client)
         if key not in self.upstreams:
             async with self._locked():  # only for this: meanwhile, other hosts use other connections
+                key = self._key(client)  # there may be `MAX_EXTENDED` now
                 if key not in self.upstreams:
                     await self._connect(key, client)
         return self.upstreams[key]
 
     async def _connect(self, key: Key, client: RemoteClient) -> None:
-        upstream = Upstream(self.settings, client, self.peer, self.announce)
+        extensions = extensions_upstream(client.capabilities) if key[2] else {}
+        upstream = Upstream(self.settings, client, self.peer, self.announce, extensions)
         try:
             await upstream.client.connect()
         except McpError as exc:
@@ -235,6 +249,15 @@ class Relay(Service):
         self.instructions = upstream.client.instructions
         self.declared = upstream.capabilities()
 
-
-def _key(client: RemoteClient) -> Key:
-    return client.stateless, answers_of(client.capabilities)
+    def _key(self, client: RemoteClient) -> Key:
+        plain: Key = (client.stateless, answers_of(client.capabilities), b"")
+        if not (extensions := extensions_upstream(client.capabilities)):
+            return plain
+        try:
+            written = encode(Notification("", {"_meta": {"": {"extensions": extensions}}}))
+        except CallerError:  # they nest too deeply to be declared, or have an infinite number
+            return plain
+        extended: Key = (*plain[:2], written)
+        known = self.upstreams.keys() | self.attempts.keys()
+        has_room = sum(bool(declared) for *_, declared in known) < MAX_EXTENDED
+        return extended if has_room or extended in known else plain

@@ -59,7 +59,9 @@ class Router(Service):
     relays = True
 
     @classmethod
-    def of(cls, servers: Mapping[str, Relay], *, name: str, resume_timeout: float) -> Self:
+    def of(
+        cls, servers: Mapping[str, Relay], *, name: str, resume_timeout: float, state_key: bytes | None = None
+    ) -> Self:
         """A router to *servers*, which is called *name*.
 
         Raises:
@@ -76,6 +78,7 @@ class Router(Service):
             ttl=0.0,
             resume_timeout=resume_timeout,
             max_suspended=MAX_SUSPENDED,
+            state_key=state_key,
             servers=servers,
             by_prefix=by_prefix,
         )
@@ -85,7 +88,7 @@ class Router(Service):
 
     def begin(self, peer: Peer | None) -> Router:
         relays = {name: relay.begin(peer) for name, relay in self.servers.items()}
-        return Router.of(relays, name=self.info.name, resume_timeout=self.resume_timeout)
+        return Router.of(relays, name=self.info.name, resume_timeout=self.resume_timeout, state_key=self.state_key)
 
     def end(self) -> None:
         for relay in self.servers.values():

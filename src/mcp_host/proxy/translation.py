@@ -30,7 +30,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.serving.errors import RequestError, read
 from mcp_host.serving.remote_client import RemoteClient
-from mcp_host.types import ClientCapabilities
+from mcp_host.types import ClientCapabilities, JSONObject
 from mcp_host.types.messages import RequestParams
 from mcp_host.types.requests import ResourceRequestParams, SetLevelRequestParams
 
@@ -136,6 +136,11 @@ def error_downstream(error: McpError, *, stateless: bool) -> RequestError:
             code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND  # "replaced by -32602" (2026-07-28, basic)
         return RequestError(code, error.message, error.data)
     return RequestError(METHOD_NOT_FOUND if isinstance(error, NotAdvertised) else INTERNAL_ERROR, str(error))
+
+
+def extensions_upstream(declared: ClientCapabilities) -> JSONObject:
+    """The extensions that the host has *declared*, for the server."""
+    return {name: value for name, value in (declared.extensions or {}).items() if name != TASKS}
 
 
 def capabilities_downstream(capabilities: Params, *, stateless: bool, host_stateless: bool) -> Params:

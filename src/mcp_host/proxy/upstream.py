@@ -8,14 +8,25 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+
+from anyio import create_task_group
 
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
-from mcp_host.errors import CallerError, InputRefused, McpError
+from mcp_host.errors import CallerError, InputRefused, McpError, UrlElicitationRequired
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest, Middleware, ServerRequest
-from mcp_host.protocol.eras import CLIENT_INPUT, CREATE_MESSAGE, DISCOVER, INITIALIZE, LOG_LEVEL
+from mcp_host.protocol.eras import (
+    CLIENT_INPUT,
+    CREATE_MESSAGE,
+    DISCOVER,
+    INITIALIZE,
+    LOG_LEVEL,
+    NAME_PARAMETER,
+    InputRequired,
+)
 from mcp_host.protocol.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -48,7 +59,7 @@ from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClie
 from mcp_host.serving.service import Ask, Peer
 from mcp_host.transports.base import Transport
 from mcp_host.transports.http import StreamableHttp
-from mcp_host.types import ClientCapabilities, LoggingMessageNotificationParams
+from mcp_host.types import ClientCapabilities, ElicitRequestURLParams, JSONObject, LoggingMessageNotificationParams
 from mcp_host.types.base import Model
 
 if TYPE_CHECKING:
@@ -77,6 +88,8 @@ class Settings:
     era_cache: EraCache
     middleware: tuple[Middleware, ...]
     limits: Limits
+    state_key: bytes | None
+    """What authenticates the states of calls, if other processes may continue those."""
     shared: bool = False
     """Whether the host sees others as one with it: then its forms name it, and lists are whole."""
 
@@ -124,12 +137,14 @@ Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
 
 
 class Upstream:
-    """A client of the real server, with the capabilities of *host* and those of the proxy.
+    """A client of the real server, with the capabilities of *host* and those of the proxy. It declares the *extensions*.
 
     *peer* is the host outside of its requests, if its revision has that. *announce* gets the changes of the server.
     """
 
-    def __init__(self, settings: Settings, host: RemoteClient, peer: Peer | None, announce: Announce) -> None:
+    def __init__(
+        self, settings: Settings, host: RemoteClient, peer: Peer | None, announce: Announce, extensions: JSONObject
+    ) -> None:
         self._settings = settings
         self._host = host
         self._peer = None if host.stateless else peer
@@ -148,6 +163,7 @@ class Upstream:
             sampling=_sampling(settings, declared),
             elicitation=_elicitation(settings, declared, self._elicited),
             roots=None if declared.roots is None else [],
+            extensions=extensions,
             tools=settings.tools,
             lazy=True,  # a server that has ended is connected to again
             era=settings.era,
@@ -206,12 +222,13 @@ class Upstream:
                     member, listing = LISTS[method]
                     result = {member: [item.to_wire() for item in await listing(self.client)]}
                 else:
-                    result = await self.client.relay(
+                    result = await self._relayed(
                         method,
                         params_upstream(params),
+                        caller,
                         on_report=report if "progressToken" in meta else None,
                         headers=self.mirrored.headers(params) if method == "tools/call" and self._mirrors else {},
-                        caller=caller,
+                        leaves_input=partial(self._leaves_input, host) if host.stateless else None,
                     )
         except McpError as exc:
             raise error_downstream(exc, stateless=host.stateless) from exc
@@ -220,7 +237,32 @@ class Upstream:
         if method == "tools/list" and (self._mirrors or host.stateless):
             valid = self.mirrored.note(result, first="cursor" not in params)
             result = valid if self._mirrors else result
-        return result_downstream(method, result) if self.stateless and not host.stateless else result
+        return self._result_for(host, method, result)
+
+    async def _relayed(self, method: str, params: Params, caller: HostCall, **options: Any) -> Params:
+        """The result of a request, which is made again once the host's user has visited the URLs that an error asks for."""
+        while True:
+            try:
+                return await self.client.relay(method, params, caller=caller, **options)
+            except UrlElicitationRequired as exc:
+                if method not in NAME_PARAMETER or not await self._visited(exc, caller):
+                    raise
+
+    async def _visited(self, required: UrlElicitationRequired, caller: HostCall) -> bool:
+        """Whether the user has, if the revision of the host has no such error: it asks for input in place of that."""
+        host, urls = caller.call.client, required.elicitations
+        if not (host.stateless and urls and host_answers(ELICIT, URL, host.capabilities)):
+            return False
+        answers = list[Params]()
+
+        async def visit(url: ElicitRequestURLParams) -> None:
+            answers.append(await caller.ask(ELICIT, self._asked(ELICIT, url.to_wire())))
+
+        with self._lock.released(caller):
+            async with create_task_group() as tasks:  # all in one round
+                for url in urls:
+                    tasks.start_soon(visit, url)
+        return all(answer.get("action") == "accept" for answer in answers)
 
     @property
     def stateless(self) -> bool:
@@ -251,20 +293,10 @@ class Upstream:
         outer = request.outer.caller if request.outer is not None else None
         caller = outer if isinstance(outer, HostCall) else self._lock.current
         host = self._host if caller is None else caller.call.client
-        if request.method == CREATE_MESSAGE:
-            choice = self._settings.sampling_choice
-            proxy_answers = self._settings.sampling is not None and choice != "never"
-            replaces_host = proxy_answers and choice == "always"
-            host_answers_it = not replaces_host and host_answers(request.method, request.params, host.capabilities)
-        else:
-            proxy_answers = request.method == ELICIT and self._settings.elicitation is not None
-            host_answers_it = host_answers(request.method, request.params, host.capabilities)
-            if request.method not in CLIENT_INPUT and host.stateless:
-                host_answers_it = False  # a result may require no other input
         ask = self._ask(caller)
-        if host_answers_it and ask is not None:
+        if ask is not None and self._host_answers(host, request.method, request.params):
             return await _answer_of(host, ask, request.method, self._asked(request.method, request.params))
-        if proxy_answers:
+        if self._proxy_answers(request.method):
             asked = asked_host.set(None if ask is None else AskedHost(host.capabilities, ask))
             try:
                 return await call_next(request)
@@ -273,11 +305,45 @@ class Upstream:
         reason = NOT_ANSWERED.get(request.method, "the host knows no such request outside of a call")
         raise InputRefused(METHOD_NOT_FOUND, reason)
 
+    def _proxy_answers(self, method: str) -> bool:
+        settings = self._settings
+        if method == CREATE_MESSAGE:
+            return settings.sampling is not None and settings.sampling_choice != "never"
+        return method == ELICIT and settings.elicitation is not None
+
+    def _host_answers(self, host: RemoteClient, method: str, params: Mapping[str, Any]) -> bool:
+        if method == CREATE_MESSAGE and self._settings.sampling_choice == "always" and self._proxy_answers(method):
+            return False
+        if method not in CLIENT_INPUT and host.stateless:
+            return False  # a result may require no other input
+        return host_answers(method, params, host.capabilities)
+
+    def _leaves_input(self, host: RemoteClient, required: InputRequired) -> bool:
+        """Whether a result of the server that requires input is one for the *host*: then no call is suspended here.
+
+        Middleware sees each request of the server, and so the proxy makes them.
+        """
+        requests = required.requests.values()
+        return not self._settings.middleware and all(
+            self._host_answers(host, each.method, each.params) for each in requests
+        )
+
     def _asked(self, method: str, params: Mapping[str, Any]) -> Params:
         """The *params* for the host. A form or URL of one of several servers begins with its name: the host knows the proxy only."""
         if self._settings.shared and method == ELICIT and "message" in params:
             return {**params, "message": f"{self._settings.name}: {params['message']}"}
         return dict(params)
+
+    def _result_for(self, host: RemoteClient, method: str, result: Params) -> Params:
+        if self.stateless and not host.stateless:
+            return result_downstream(method, result)
+        if not self._settings.shared or result.get("resultType") != "input_required":
+            return result
+        named = {
+            key: each | {"params": self._asked(each["method"], each.get("params") or {})}
+            for key, each in (result.get("inputRequests") or {}).items()
+        }
+        return result | {"inputRequests": named}
 
     def _ask(self, caller: HostCall | None) -> Ask | None:
         if caller is None:

@@ -72,6 +72,8 @@ class ReceivedRequest:
     request: Request
     client: RemoteClient
     notify: Notify
+    continuing: Params | None = None
+    """What a retry adds to the params for the server behind, if that continues the call: the answers, and its own state."""
 
 
 def _as_of(value: Any, revision: str) -> Any:

@@ -46,6 +46,8 @@ class Service(ABC):
     """Seconds for which a function that has requested input waits for the retry, since 2026-07-28."""
     max_suspended: int
     """How many functions may wait so, on each connection or HTTP endpoint."""
+    state_key: bytes | None = None
+    """Authenticates the states of retries; None for a random one of each connection or HTTP endpoint."""
     subscriptions: list[Subscription] = field(default_factory=list)
 
     relays = False

@@ -117,4 +117,7 @@ class Session:
             server_info=self._service.info,
             **given(instructions=self._service.instructions),
         )
-        return client.write(result)
+        wire = client.write(result)
+        if self._service.relays:  # with those that came after the revision, such as extensions
+            wire["capabilities"] = self._service.capabilities()
+        return wire

@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from secrets import token_urlsafe
 from typing import Any
 
 from anyio import CancelScope, Event, current_time, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import NotDeclared
-from mcp_host.protocol.eras import ACKNOWLEDGED, CACHEABLE, DISCOVER, LISTEN, META
+from mcp_host.protocol.eras import ACKNOWLEDGED, CACHEABLE, DISCOVER, LISTEN, META, OF_A_RETRY
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -32,6 +31,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.serving.dispatcher import AsyncAnswer, Future, Spawn
 from mcp_host.serving.errors import RequestError, read
 from mcp_host.serving.remote_client import SEVERITY, Notify, ReceivedRequest, RemoteClient, meta_of
+from mcp_host.serving.request_state import RequestStates, unknown_state
 from mcp_host.serving.service import Handler, Prepare, Service
 from mcp_host.serving.subscriptions import LISTED, Subscription
 from mcp_host.types import (
@@ -59,20 +59,19 @@ def version_of(message: Incoming) -> object:
 
 
 class Stateless:
-    """The stateless requests of one connection or HTTP endpoint. *spawn* runs the functions.
+    """The stateless requests of one connection or HTTP endpoint. *spawn* runs the functions; *owner* is whose they are.
 
     "A server processes each request independently; no state should be inferred from
     previous requests": the only state is that of suspended calls. Up to `max_suspended`
-    of them wait at a time, each for `resume_timeout` seconds. A request state is a random
-    key, valid once and for a retry of the same request: "an identifier for the originating
-    request" and "a short expiry" (basic/patterns/mrtr).
+    of them wait at a time, each for `resume_timeout` seconds.
     """
 
-    def __init__(self, service: Service, spawn: Spawn) -> None:
+    def __init__(self, service: Service, spawn: Spawn, owner: str = "") -> None:
         self._service = service
         self._serves_any = bool(service.modern_versions)
         self._serves_all = not service.handshake_versions
         self._spawn = spawn
+        self._states = RequestStates(service.state_key, owner, service.resume_timeout)
         self._suspended: dict[str, SuspendedCall] = {}
 
     def serves(self, version: object) -> bool:
@@ -109,7 +108,7 @@ class Stateless:
         if method == LISTEN:
             return partial(self._listen, call, read(SubscriptionsListenRequestParams, params).notifications)
         # Without a state nothing was requested: "the server SHOULD ignore any information it does not [...] need".
-        own = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        own = {key: value for key, value in params.items() if key not in OF_A_RETRY}
         found = self._service.find(method, own, call.client)
         return self._complete(method, found) if isinstance(found, dict) else partial(self._call, found, call)
 
@@ -157,48 +156,48 @@ class Stateless:
         # "Servers SHOULD validate that the data provided by the client is a valid `InputResponses` object".
         if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
             raise RequestError(INVALID_PARAMS, "inputResponses has to be an object of objects")
-        if "requestState" in request.params:
-            suspended = self._resume(request)
-        else:
+        suspended = self._resume(call, answers) if "requestState" in request.params else None
+        if suspended is None:
             suspended = SuspendedCall(call, self._service.pause)
             self._spawn(partial(suspended.run, function))
         if requests := await suspended.resume(call, answers):
-            state = self._suspend(suspended)
+            state = self._suspend(suspended, request)
             return self._with_server_info(
                 {"resultType": "input_required", "inputRequests": requests, "requestState": state}
             )
         try:
-            return self._complete(request.method, suspended.result())
+            result = suspended.result()
         except NotDeclared as exc:
             # "If processing a request requires a capability the client did not include [...],
             # the server MUST return a MissingRequiredClientCapabilityError" (basic: _meta).
             data = {"requiredCapabilities": exc.required}
             raise RequestError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(exc), data) from None
+        if result.get("resultType") == "input_required":  # of the server behind
+            state = self._states.write_inner(request, result.get("requestState"))
+            return self._with_server_info(result | {"requestState": state})
+        return self._complete(request.method, result)
 
-    def _suspend(self, suspended: SuspendedCall) -> str:
+    def _suspend(self, suspended: SuspendedCall, request: Request) -> str:
         """Keep a call for its retry, and return the request state that resumes it. If there is no room, cancel it."""
         now, limit = current_time(), self._service.max_suspended
         self._suspended = {key: kept for key, kept in self._suspended.items() if now < kept.expires}
         if len(self._suspended) >= limit:
             suspended.scope.cancel()
             raise RequestError(INTERNAL_ERROR, f"{limit:,} calls wait for input already (max_suspended)")
-        state = token_urlsafe(32)
-        self._suspended[state] = suspended
+        state, id = self._states.write_suspended(request)
+        self._suspended[id] = suspended
         suspended.expires = suspended.scope.deadline = now + self._service.resume_timeout
         return state
 
-    def _resume(self, request: Request) -> SuspendedCall:
-        """Look up the call of a retry. Its request state is used up."""
-        state = request.params["requestState"]
-        suspended = self._suspended.get(state) if isinstance(state, str) else None
-        if suspended is None:
-            raise RequestError(INVALID_PARAMS, "requestState is unknown, or has been used already")
-        if suspended.identity != identity(request):
-            raise RequestError(INVALID_PARAMS, "requestState belongs to another request")
-        del self._suspended[state]
-        if current_time() >= suspended.expires:
-            raise RequestError(INVALID_PARAMS, "requestState has expired")
-        return suspended
+    def _resume(self, call: ReceivedRequest, answers: Params) -> SuspendedCall | None:
+        """The suspended call of a retry; None if the server behind continues it."""
+        state = self._states.read(call.request)
+        if state.worker is not None:
+            if (suspended := self._suspended.pop(state.id, None)) is None:
+                raise unknown_state()
+            return suspended
+        call.continuing = {"inputResponses": answers} | given(requestState=state.inner)
+        return None
 
     def _complete(self, method: str, result: Params) -> Params:
         hints: Params = {}
@@ -216,12 +215,6 @@ class Stateless:
         return RequestError(UNSUPPORTED_PROTOCOL_VERSION, message, data)
 
 
-def identity(request: Request) -> tuple[object, ...]:
-    """What a retry has in common with the request that it repeats."""
-    params = request.params
-    return request.method, params.get("name"), params.get("uri"), params.get("arguments") or {}
-
-
 class SuspendedCall:
     """One function, over the request that called it and all its retries.
 
@@ -233,7 +226,6 @@ class SuspendedCall:
     """
 
     def __init__(self, call: ReceivedRequest, pause: float) -> None:
-        self.identity = identity(call.request)
         self._pause = pause
         self.expires = math.inf
         self.scope = CancelScope()

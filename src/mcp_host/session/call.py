@@ -30,7 +30,7 @@ from mcp_host.errors import (
 )
 from mcp_host.handlers import HandlerScope, InputCount
 from mcp_host.limits import Limits
-from mcp_host.protocol.eras import NAME_PARAMETER, READ_ONLY
+from mcp_host.protocol.eras import NAME_PARAMETER, READ_ONLY, InputRequired
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -77,6 +77,8 @@ class Call:
     """The application's own object, for its own handlers only."""
     relayed: bool = False
     """Whether it is made for a host of a proxy: its result is passed on as it came."""
+    leaves_input: Callable[[InputRequired], bool] | None = None
+    """Whether the first result is passed on also if it requires input, of a host that makes the retry."""
     call_id: int = field(default_factory=count(1).__next__)
     """The same for every request of this call; counted per process."""
     context: Context = field(default_factory=copy_context, repr=False)

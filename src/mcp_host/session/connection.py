@@ -25,7 +25,7 @@ from mcp_host.errors import (
     SessionLost,
 )
 from mcp_host.handlers import HandlerScope, current_handler
-from mcp_host.protocol.eras import CACHEABLE, Complete, InputRequired, Outcome
+from mcp_host.protocol.eras import CACHEABLE, OF_A_RETRY, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.protocol.negotiation import (
     Attempt,
@@ -211,7 +211,10 @@ class Connection:
             reply = await self._send(session, call, call.params)
         outcome = session.era.read(call.method, reply.result)
         if isinstance(outcome, InputRequired):
-            outcome = await self._provide_input(session, call, outcome, reply)
+            if call.leaves_input is not None and call.leaves_input(outcome):
+                outcome = Complete(reply.result)
+            else:
+                outcome = await self._provide_input(session, call, outcome, reply)
         elif outcome.fresh_for:
             cache.keep(call.method, call.params, outcome, call.headers, caller=call.caller, since=changes)
         self.useful = True
@@ -245,11 +248,14 @@ class Connection:
     async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
         """Repeat the request of *reply* with the input that the server requires, until there is a result."""
         rounds = InputRequiredLoop(call, self.dispatcher, session, self._state.limits)
+        params = call.params
+        if call.leaves_input is not None:  # it may be a host's retry, with the state and the answers of another round
+            params = {key: value for key, value in params.items() if key not in OF_A_RETRY}
         try:
             while isinstance(outcome, InputRequired):
                 answers = await rounds.collect(outcome, reply)
                 try:
-                    reply = await self._send(session, call, call.params | answers)
+                    reply = await self._send(session, call, params | answers)
                 except CallerError as exc:
                     rounds.check_answers(outcome, answers, exc)
                     raise

@@ -15,6 +15,7 @@ from mcp_host.handlers import call_handler
 from mcp_host.protocol.eras import (
     ELICITATION_FORM,
     ELICITATION_URL,
+    EXTENSIONS,
     SAMPLING_CONTEXT,
     SAMPLING_TOOLS,
     Era,
@@ -50,12 +51,15 @@ class ClientFeatures:
         elicitation: Elicitation | None,
         roots: Roots | None,
         server_tools: ServerTools | None = None,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         self.sampling = sampling
         self.elicitation = elicitation
         self.roots = roots
         self.server_tools = server_tools
         """Runs tools of the server inside its sampling requests."""
+        self.extensions = extensions or {}
+        """What the client declares of extensions, by their names."""
         self.has_callers = False
         """Whether a call had a `caller`: the application may have several users."""
 
@@ -68,10 +72,12 @@ class ClientFeatures:
             SAMPLING_CONTEXT: "context" in sampling,
             ELICITATION_URL: elicitation is not None and bool(elicitation.capability()),
             ELICITATION_FORM: elicitation is not None and elicitation.form is not None,
+            EXTENSIONS: bool(self.extensions),
         }
         most = optional_capabilities(version).intersection(name for name in registered if registered[name])
-        plain = most - {SAMPLING_TOOLS, SAMPLING_CONTEXT}
-        return list(dict.fromkeys([most, plain, plain - {ELICITATION_URL}, frozenset()]))
+        known = most - {EXTENSIONS}
+        plain = known - {SAMPLING_TOOLS, SAMPLING_CONTEXT}
+        return list(dict.fromkeys([most, known, plain, plain - {ELICITATION_URL}, frozenset()]))
 
     def capabilities(self, offers: Offers) -> dict[str, Any]:
         """The client capabilities to advertise: those with a handler, and of the optional ones the *offers*."""
@@ -83,6 +89,8 @@ class ClientFeatures:
             capabilities["elicitation"] = self.elicitation.capability() if ELICITATION_URL in offers else {}
         if self.roots is not None:
             capabilities["roots"] = self.roots.capability()
+        if EXTENSIONS in offers:
+            capabilities[EXTENSIONS] = dict(self.extensions)
         return capabilities
 
     def sampling_session(

@@ -23,7 +23,7 @@ from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.group import ServerOptions
 from mcp_host.limits import Limits
 from mcp_host.proxy import Proxy, allow_tools, ask_host
-from mcp_host.proxy.proxy import CLOSE_TIMEOUT, LIMITS
+from mcp_host.proxy.proxy import CLOSE_TIMEOUT, LIMITS, STATE_KEY_SIZE
 from mcp_host.sampling import Approve, Sampling, always
 from mcp_host.sampling.terminal import ask_in_terminal
 from mcp_host.types import Tool
@@ -35,12 +35,13 @@ def run(options: Options) -> Report:
     """Serve the host until it closes stdin, or hosts over HTTP until a signal; then end the server. Hosts keep what is written to stderr.
 
     Raises:
-        UsageError: The URL, a header or the token is invalid, there is no such model, or the log file or the port cannot be used.
+        UsageError: The URL, a header, the token or the key is invalid, there is no such model, or the log file or the port cannot be used.
         ConfigError: The file of servers cannot be read.
         Exception: No server of that file can be used.
     """
     if options.words and options.config is None:
         raise UsageError(f"unexpected argument {options.words[0]!r}: names are for the servers of --config")
+    key = state_key(options)
     _begin_log(options)
     sampling, models = None, list[str]()
     if options.model is not None:
@@ -57,6 +58,7 @@ def run(options: Options) -> Report:
             tools=tool_policy(options),
             era=options.era,
             limits=limits(options),
+            state_key=key,
         )
         gc.freeze()  # collecting what stays as long as the process took 18 ms, in which every call waits
         if options.http is None:
@@ -102,6 +104,20 @@ def _begin_log(options: Options) -> None:
 def limits(options: Options) -> Limits | None:
     """With the time of ``--timeout``; None without one: then a call ends when its host cancels it."""
     return None if options.timeout is None else replace(options.limits, close_timeout=CLOSE_TIMEOUT)
+
+
+def state_key(options: Options) -> bytes | None:
+    """The key that ``--state-key-env`` names; None without one.
+
+    Raises:
+        UsageError: The variable is missing, or too short.
+    """
+    if options.state_key_env is None:
+        return None
+    key = secret_of(options.state_key_env, "the key of request states").encode("utf-8", "surrogateescape")
+    if len(key) < STATE_KEY_SIZE:
+        raise UsageError(f"--state-key-env: the key has {len(key)} bytes, and needs {STATE_KEY_SIZE} at least")
+    return key
 
 
 def tool_policy(options: Options) -> ToolPolicy | None:

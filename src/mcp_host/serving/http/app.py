@@ -80,6 +80,7 @@ class HttpApp:
         self._service = service
         self._max_sessions = max_sessions
         self._idle = idle
+        self._token = token
         self._access = Access(token, hosts, protected)
         self._json_response = json_response
         self._path = path
@@ -269,7 +270,8 @@ class HttpApp:
             if len(self._endpoints) >= self._max_sessions:
                 raise HttpError(503, f"there are {self._max_sessions:,} users already", retry_after="60")
             service = self._service.begin(None)
-            self._endpoints[principal] = Endpoint(service, Stateless(service, spawn_in_scope), used=current_time())
+            stateless = Stateless(service, spawn_in_scope, owner=repr((self._token, principal)))
+            self._endpoints[principal] = Endpoint(service, stateless, used=current_time())
         return self._endpoints[principal]
 
 
