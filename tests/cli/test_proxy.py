@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -209,7 +210,6 @@ def test_a_host_whose_server_needs_a_login_is_told_the_command() -> None:
 
 def test_what_stays_as_long_as_the_process_is_not_collected_while_calls_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[int] = []
-    monkeypatch.setattr(proxy, "_begin_log", lambda options: None)
     monkeypatch.setattr(Proxy, "run_stdio", lambda self: frozen.append(gc.get_freeze_count()))
     try:
         proxy.run(parse(["proxy", *CALCULATOR]))
@@ -314,3 +314,4 @@ def test_options_that_are_wrong_are_named(run: Run, monkeypatch: pytest.MonkeyPa
     code, _, err = run("proxy", "planner", *CALCULATOR)
     assert (code, "unexpected argument 'planner': names are for the servers of --config" in err) == (2, True)
     assert run("proxy").code == 2
+    assert logging.getLogger("mcp_host").level == logging.NOTSET, "a command that has ended leaves its log"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from logging.handlers import RotatingFileHandler
@@ -42,7 +43,12 @@ def run(options: Options) -> Report:
     if options.words and options.config is None:
         raise UsageError(f"unexpected argument {options.words[0]!r}: names are for the servers of --config")
     key = state_key(options)
-    _begin_log(options)
+    with _log(options):
+        _serve(options, key)
+    return Report()
+
+
+def _serve(options: Options, key: bytes | None) -> None:
     sampling, models = None, list[str]()
     if options.model is not None:
         model = make_model(options.model, verbose=options.verbose)
@@ -65,7 +71,6 @@ def run(options: Options) -> Report:
             proxy.run_stdio()
         else:
             run_http(proxy, *options.http, options)
-    return Report()
 
 
 def _servers(options: Options) -> Mapping[str, ServerOptions]:
@@ -87,7 +92,9 @@ def run_http(proxy: Proxy, host: str, port: int, options: Options) -> None:
         raise UsageError(f"--http: {exc}") from exc
 
 
-def _begin_log(options: Options) -> None:
+@contextmanager
+def _log(options: Options) -> Iterator[None]:
+    """The log goes to stderr, and to the file of ``--log-file``."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if options.log_file is not None:
         try:
@@ -95,10 +102,18 @@ def _begin_log(options: Options) -> None:
         except OSError as exc:
             raise UsageError(f"--log-file: {exc}") from exc
     log = logging.getLogger("mcp_host")
+    level = log.level
     log.setLevel(logging.DEBUG if options.verbose else logging.WARNING)
     for handler in handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
 
 
 def limits(options: Options) -> Limits | None:
