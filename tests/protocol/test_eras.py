@@ -71,7 +71,8 @@ def test_until_2025_11_25_every_result_is_complete(subtests: pytest.Subtests) ->
     results: list[dict[str, Any]] = [{}, {"resultType": "input_required"}, {"resultType": 7, "ttlMs": 5}]
     for version, result in product(HANDSHAKE_VERSIONS, results):
         with subtests.test(version=version, result=result):
-            assert Legacy(version).read("tools/call", result) == Complete(result)
+            others = {key: value for key, value in result.items() if key != "resultType"}
+            assert Legacy(version).read("tools/call", result) == Complete(others)
 
 
 def test_a_modern_result_without_a_type_is_complete() -> None:

@@ -140,7 +140,9 @@ class Legacy:
         return {} if method == INITIALIZE else {PROTOCOL_VERSION: self.version}
 
     def read(self, method: str, result: dict[str, Any]) -> Outcome:
-        """Read a result: it is complete, or asks for input."""
+        """Read a result: it is complete. Of a `resultType`, which came later, others could read that it requires input."""
+        if "resultType" in result:
+            result = {key: value for key, value in result.items() if key != "resultType"}
         return Complete(result)
 
     def missing(self, method: str, capabilities: Mapping[str, Any]) -> str | None:
