@@ -10,7 +10,7 @@ import httpx
 import pytest
 from anyio import fail_after
 
-from mcp_host import Elicitation, ToolPolicy
+from mcp_host import Elicitation, Limits, ToolPolicy
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS
@@ -190,6 +190,56 @@ async def test_a_state_is_good_for_its_owner_only() -> None:
 VISITS = [
     ElicitRequestURLParams(message=f"Log in {n}", url="https://example.com", elicitation_id=f"e{n}") for n in "12"
 ]
+
+
+@pytest.mark.parametrize("policy", [None, ToolPolicy(output="error")])
+@pytest.mark.parametrize("host", ["legacy", "modern"])
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_result_of_a_revision_with_a_handshake_requires_no_input(
+    policy: ToolPolicy | None, host: str, several: bool
+) -> None:
+    """It says so in a member that its revision does not have. The host gets no requests in it, and it is checked as any other."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}})
+        tool = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object", "required": ["a"]}}
+        while True:
+            request = await peer.receive()
+            if request["method"] == "tools/list":
+                await peer.reply(request, {"tools": [tool]})
+            elif request["method"] == "tools/call":
+                more = {"resultType": "input_required", "inputRequests": [1], "structuredContent": {}}
+                await peer.reply(request, {"content": [], **more})
+
+    server = ScriptedPeer(script)
+    proxy = Proxy({"a": server} if several else server, tools=policy)
+    async with (raw.legacy if host == "legacy" else raw.modern)(proxy) as connected:
+        await connected.result("tools/list")
+        params = {"name": "a__t" if several else "t"}
+        if policy is None:
+            result = await connected.result("tools/call", params)
+            assert result.get("resultType") == (None if host == "legacy" else "complete")
+        else:
+            assert "a" in (await connected.error("tools/call", params))["message"]
+    await proxy.aclose()
+
+
+async def test_a_server_may_not_require_more_input_of_a_host_at_once_than_of_a_client() -> None:
+    form = {"method": "elicitation/create", "params": {"mode": "form", "message": "?", "requestedSchema": FORM}}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_discover(capabilities={"tools": {}})
+        call = await peer.receive("tools/call")
+        await peer.reply(call, {"resultType": "input_required", "inputRequests": {"a": form, "b": form}})
+
+    refusals = list[str]()
+    for server in (ScriptedPeer(script), wanting_login(1)):
+        proxy = Proxy(server, limits=Limits(max_inputs_per_round=1))
+        async with raw.modern(proxy) as host:
+            refusals.append(await said(host, {"name": "enter"}))
+        await proxy.aclose()
+    asked = "tools/call: the server asked for 2 inputs at once (Limits.max_inputs_per_round)"
+    assert refusals == [asked, "not logged in"]
 
 
 def wanting_login(times: int) -> Server:

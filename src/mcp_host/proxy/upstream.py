@@ -251,7 +251,7 @@ class Upstream:
     async def _visited(self, required: UrlElicitationRequired, caller: HostCall) -> bool:
         """Whether the user has, if the revision of the host has no such error: it asks for input in place of that."""
         host, urls = caller.call.client, required.elicitations
-        if not (host.stateless and urls and host_answers(ELICIT, URL, host.capabilities)):
+        if not (host.stateless and urls and self._takes(len(urls)) and host_answers(ELICIT, URL, host.capabilities)):
             return False
         answers = list[Params]()
 
@@ -324,9 +324,13 @@ class Upstream:
         Middleware sees each request of the server, and so the proxy makes them.
         """
         requests = required.requests.values()
-        return not self._settings.middleware and all(
-            self._host_answers(host, each.method, each.params) for each in requests
-        )
+        if self._settings.middleware or not self._takes(len(requests)):
+            return False
+        return all(self._host_answers(host, each.method, each.params) for each in requests)
+
+    def _takes(self, inputs: int) -> bool:
+        """Whether a server may require so much at once. The client refuses more, but sees only what it answers itself."""
+        return inputs <= self._settings.limits.max_inputs_per_round
 
     def _asked(self, method: str, params: Mapping[str, Any]) -> Params:
         """The *params* for the host. A form or URL of one of several servers begins with its name: the host knows the proxy only."""
