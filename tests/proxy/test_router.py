@@ -131,6 +131,19 @@ async def test_a_resource_is_read_from_its_server(host: str) -> None:
         assert completed.completion.values == ["b: b:page/{n}"]
 
 
+@each_host
+async def test_a_resource_of_a_server_that_does_not_list_now_is_read_from_no_other(host: str) -> None:
+    libraries = {name: Library(name, f"{name}:1") for name in ("a", "b")}
+    libraries["b"].results["resources/templates/list"] = {"resourceTemplates": [{"name": "t", "uriTemplate": "{+any}"}]}
+    async with through(Proxy(libraries), host) as client:
+        assert [item.uri for item in await client.list_resources()] == ["a:1", "all:1", "b:1"]
+        await client.list_resource_templates()
+        libraries["a"].errors["resources/list"] = (-32603, "not now")
+        assert [item.uri for item in await client.list_resources()] == ["b:1"]
+        [contents] = (await client.read_resource("a:1")).contents
+        assert contents.to_wire()["text"] == "a: a:1"
+
+
 async def test_a_host_need_not_have_listed_the_resources_that_it_listens_to() -> None:
     """They are listed for it. What a server asks meanwhile is refused: a host of 2026-07-28 is asked within calls only."""
     answers: list[Any] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_host import ToolPins, ToolPolicy
-from mcp_host.proxy.several import MAX_LINKED, ResourceOwners, declares, policy_of
+from mcp_host.proxy.several import MAX_LINK, MAX_LINKED, ResourceOwners, declares, policy_of
 from mcp_host.types import Tool
 
 POLICIES: list[tuple[ToolPolicy | None, ToolPolicy | None, dict[str, str]]] = [
@@ -37,6 +37,7 @@ def test_what_else_its_own_policy_says_comes_first() -> None:
     assert (policy.output, policy.pins) == ("error", own)
 
 
+LONG = "r:" + "l" * MAX_LINK
 OWNERS = {
     "r:1": "a",
     "r:2": "b",
@@ -44,7 +45,8 @@ OWNERS = {
     "t:{y}": "b",
     "t:longer:3": "b",
     "t:3": "a",
-    "r:linked": "b",
+    "r:linked": "a",
+    LONG: None,
     "r:other": None,
 }
 
@@ -56,7 +58,7 @@ def test_resources() -> None:
     templates = {"a": ["t:{x}"], "b": ["t:longer:{+x}", "t:{y}"]}
     wire = {server: [{"uriTemplate": each} for each in some] for server, some in templates.items()}
     assert len(owners.keep("resources/templates/list", wire)) == 3
-    owners.link("a", {"content": [{"type": "resource_link", "uri": "r:linked"}]})
+    owners.link("a", {"content": [{"type": "resource_link", "uri": uri} for uri in ("r:linked", LONG)]})
     linked = [{"type": "resource_link", "uri": uri} for uri in ("r:linked", "r:1", 3)]
     owners.link("b", {"content": [{"type": "text"}, 3, *linked]})
     owners.link("b", {"content": {"r:other": 1}})
@@ -68,6 +70,17 @@ def test_a_template_of_any_uri_comes_last() -> None:
     templates = {"a": [{"uriTemplate": "{+uri}"}], "b": [{"uriTemplate": "t:{x}"}]}
     owners.keep("resources/templates/list", templates)
     assert (owners.of("t:1"), owners.of("r:1")) == ("b", "a")
+
+
+def test_what_a_server_has_listed_is_its_own_until_it_lists_again() -> None:
+    """While it is down, no other one takes it over."""
+    owners, any_uri = ResourceOwners(), {"b": [{"uriTemplate": "{+uri}"}]}
+    owners.keep("resources/templates/list", any_uri)
+    owners.keep("resources/list", {"a": [{"uri": "r:1"}]})
+    assert owners.keep("resources/list", {"b": [{"uri": "r:1"}, {"uri": "r:2"}]}) == [{"uri": "r:2"}]
+    assert (owners.of("r:1"), owners.of("r:2")) == ("a", "b")
+    owners.keep("resources/list", {"a": []})
+    assert owners.of("r:1") == "b"
 
 
 def test_the_oldest_links_are_forgotten() -> None:

@@ -218,6 +218,7 @@ class Router(Service):
                 tasks.start_soon(list_one, server)
         if errors and len(errors) == len(asked):
             raise errors[asked[0]]
+        lists = {server: items for server, items in lists.items() if server not in errors}
         if method == "prompts/list":
             lists = {server: self._renamed(server, items) for server, items in lists.items()}
         if method in URI:

@@ -10,6 +10,7 @@ from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.types import Tool
 
+MAX_LINK = 4096  # characters of a URI in a result; a longer one is not remembered
 MAX_LINKED = 10_000  # URIs in results that no server lists; beyond that, the oldest are forgotten
 URI = {"resources/list": "uri", "resources/templates/list": "uriTemplate"}
 """What a resource or template is known by, by the method that lists it."""
@@ -46,8 +47,12 @@ class ResourceOwners:
         self._linked: dict[str, str] = {}
 
     def keep(self, method: str, lists: Mapping[str, list[Params]]) -> list[Params]:
-        """The items of all *lists*, which are by server, without those that another one has."""
-        owners, key = dict[str, str](), URI[method]
+        """The items of all *lists*, which are by server, without those that another one has.
+
+        A server without a list may be down: what it has listed does not become that of another, whose template fits.
+        """
+        key = URI[method]
+        owners = {uri: server for uri, server in self._listed[method].items() if server not in lists}
         self._listed[method] = owners
         return [
             each for server, some in lists.items() for each in some if owners.setdefault(each[key], server) == server
@@ -58,8 +63,8 @@ class ResourceOwners:
         content = result.get("content")
         for block in content if isinstance(content, list) else ():
             match block:
-                case {"type": "resource_link", "uri": str(uri)}:
-                    self._linked[uri] = server
+                case {"type": "resource_link", "uri": str(uri)} if len(uri) <= MAX_LINK:
+                    self._linked.setdefault(uri, server)
         while len(self._linked) > MAX_LINKED:
             del self._linked[next(iter(self._linked))]
 
