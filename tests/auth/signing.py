@@ -8,6 +8,8 @@ from typing import Any
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
+from joserfc.jws import JWSRegistry
+from joserfc.registry import HeaderParameter
 
 from tests.auth.authorization_server import AuthorizationServer
 
@@ -28,7 +30,8 @@ def claims(issuer: str, resource: str, **changed: object) -> dict[str, object]:
 
 
 def signed(claims: Mapping[str, Any], key: Key = KEY, algorithm: str = "ES256", **header: object) -> str:
-    return jwt.encode({"alg": algorithm, "kid": "1", **header}, dict(claims), key, algorithms=[algorithm])
+    registry = JWSRegistry({"vendor": HeaderParameter("of a vendor", "str")}, [algorithm])
+    return jwt.encode({"alg": algorithm, "kid": "1", **header}, dict(claims), key, registry=registry)
 
 
 def signing_server(**options: Any) -> AuthorizationServer:

@@ -25,7 +25,7 @@ from mcp_host.serving.http.uvicorn_server import UvicornServer, listen, serve_at
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer
-from tests.auth.signing import ED25519, KEY, OTHER_KEY, RSA, claims, signed, signing_server
+from tests.auth.signing import ED25519, KEY, OTHER_KEY, RSA, claims, public, signed, signing_server
 from tests.auth.verifying import raise_refused
 from tests.auth.world import oauth
 from tests.extent import on_both
@@ -93,6 +93,8 @@ BAD: dict[str, tuple[Wire, Callable[[Wire], str]]] = {
     "unsigned": ({}, unsigned),
     "signed with the public key": ({}, hashed),
     "another key of that name": ({}, lambda claims: signed(claims, IMPOSTOR)),
+    "a key of its own": ({}, lambda claims: signed(claims, IMPOSTOR, jwk=public(IMPOSTOR), jku="https://evil.example")),
+    "a critical header parameter": ({}, lambda claims: signed(claims, vendor="1", crit=["vendor"])),
     "an unknown key": ({}, lambda claims: signed(claims, OTHER_KEY, kid="2")),
     "cut": ({}, lambda claims: signed(claims)[:-9]),
     "garbage": ({}, lambda claims: "garbage"),
@@ -103,6 +105,7 @@ BAD: dict[str, tuple[Wire, Callable[[Wire], str]]] = {
 GOOD: dict[str, tuple[Wire, Callable[[Wire], str]]] = {
     "one of several audiences": ({}, lambda claims: signed({**claims, "aud": ["https://x.example", claims["aud"]]})),
     "an access token": ({}, lambda claims: signed(claims, typ="at+jwt")),
+    "a header parameter that is not known": ({}, lambda claims: signed(claims, vendor="1")),
     "RS256": ({}, lambda claims: signed(claims, RSA, "RS256", kid="rsa")),
     "PS256": ({}, lambda claims: signed(claims, RSA, "PS256", kid="rsa")),
     "Ed25519": ({}, lambda claims: signed(claims, ED25519, "Ed25519", kid="ed")),

@@ -54,6 +54,7 @@ class TokenVerifier:
     def __init__(self, issuer: str, resource: str, *, clock: Callable[[], float] = time.time) -> None:
         try:
             from joserfc.jwk import KeySet
+            from joserfc.jws import JWSRegistry
             from joserfc.jwt import JWTClaimsRegistry
         except ImportError as exc:
             raise ImportError(MISSING) from exc
@@ -70,6 +71,8 @@ class TokenVerifier:
         self._fetch_after = self._keys_expire = 0.0
         self._problem = ""
         """Why the keys could not be fetched; empty if they were."""
+        # Header parameters "not defined by this specification MUST be ignored when not understood" (RFC 7515, section 4).
+        self._tokens = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
         self._claims = JWTClaimsRegistry(
             now=lambda: int(clock()),
             leeway=LEEWAY,
@@ -103,7 +106,7 @@ class TokenVerifier:
         from joserfc.jwt import decode
 
         try:
-            decoded = decode(token, self._keys, algorithms=ALGORITHMS)
+            decoded = decode(token, self._keys, registry=self._tokens)
             self._claims.validate(decoded.claims)
         except InvalidKeyIdError:
             raise
