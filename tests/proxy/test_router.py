@@ -95,6 +95,18 @@ async def test_prompts_completions_and_what_they_say_of_themselves(host: str) ->
         assert "does not say which server it is for" in await refused(client, "completion/complete", wrong)
 
 
+@each_host
+async def test_a_host_need_not_have_listed_a_prompt_that_it_asks_for(host: str) -> None:
+    """Another process may have listed it. That of a server which lists none goes by what is left of its name."""
+    nodes = {"a": Node(), "b": Node()}
+    nodes["b"].errors["prompts/list"] = (-32603, "not now")
+    async with through(Proxy(nodes), host) as client:
+        for name, own in ((group_name("a", "ask.me"), "ask.me"), ("a__greet", "greet"), ("b__greet", "greet")):
+            [message] = (await client.get_prompt(name)).messages
+            assert message.content.to_wire()["text"] == f"a node: {own}"
+    assert [node.heard("prompts/list") for node in nodes.values()] == [1, 1]
+
+
 class Library(Node):
     """A server of the resource *uri*, of a template and of a tool whose results link to another one."""
 

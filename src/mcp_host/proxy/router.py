@@ -244,10 +244,10 @@ class Router(Service):
             case "tools/call", {"name": name}:
                 return self._server_of(name), params  # the policy knows its own name
             case "prompts/get", {"name": name}:
-                server, own = self._prompt(name)
+                server, own = await self._prompt(name, call, ask)
                 return server, params | {"name": own}
             case "completion/complete", {"ref": {"type": "ref/prompt", "name": str(name)} as ref}:
-                server, own = self._prompt(name)
+                server, own = await self._prompt(name, call, ask)
                 return server, params | {"ref": ref | {"name": own}}
             case (("resources/read" | "resources/subscribe" | "resources/unsubscribe"), {"uri": uri}) | (
                 "completion/complete",
@@ -277,9 +277,13 @@ class Router(Service):
         servers = ", ".join(map(quoted, self.servers))
         raise RequestError(INVALID_PARAMS, f"{quoted(name)} is of none of the servers {servers}")
 
-    def _prompt(self, name: str) -> tuple[str, str]:
-        """The server of a prompt, and the name that it has there."""
+    async def _prompt(self, name: str, call: ReceivedRequest, ask: Ask) -> tuple[str, str]:
+        """The server of a prompt, and the name that it has there. The host may have listed it in another process."""
         server = self._server_of(name)
+        if server not in self.prompts:
+            with suppress(RequestError):
+                listed = await self.servers[server].find("prompts/list", {}, call.client)(call, ask)
+                self._renamed(server, listed["prompts"])
         return server, self.prompts.get(server, {}).get(name) or name.partition(SEPARATOR)[2]
 
     async def _owner_of(self, uri: str, call: ReceivedRequest, ask: Ask) -> str:
