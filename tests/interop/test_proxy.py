@@ -144,6 +144,17 @@ async def seen(server: AnyTransport | Proxy, era: Era, name: str, model: Model, 
     return [*plain(answers), logs.lines, sorted(model.asked)]
 
 
+def visited(answers: list[object]) -> list[object]:
+    """What a host of 2026-07-28, which has no error -32042, gets: the call that was answered with it is made again.
+
+    Then the server answers as it did the call before, which asked for the same visit in another way.
+    """
+    return [
+        answers[index - 1] if isinstance(answer, list) and answer[:1] == [-32042] else answer
+        for index, answer in enumerate(answers)
+    ]
+
+
 OF_ONE_REVISION = {"resultType", "ttlMs", "cacheScope", "io.modelcontextprotocol/serverInfo"}
 DRAWN = re.compile("call_[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")
 
@@ -191,7 +202,8 @@ async def test_a_server_gives_a_host_the_same_through_a_proxy(name: str, era: Er
         for samples in (True, False):
             model = Model()
             proxy = Proxy(StreamableHttp(urls[name]), sampling=sampling_by(model, "none" if samples else "tools"))
-            assert await seen(proxy, era, name, model, samples=samples) == direct
+            through = await seen(proxy, era, name, model, samples=samples)
+            assert through == (visited(direct) if its_era != era else direct)
             await proxy.aclose()
     asked: Any = direct[-1]
     assert ("turn 2" in asked) if REQUESTS[name] is BOTH_ERAS else asked
