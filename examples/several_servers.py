@@ -37,7 +37,7 @@ async def approve(call: ProposedCall) -> Allow | Deny:
 
 async def main() -> None:
     async with ClientGroup(
-        {"clock": clock, "greeter": [sys.executable, HELLO], "files": ["no-such-program"]}, approve=approve
+        {"clock": clock, "greeter": [sys.executable, HELLO], "files": ["no-such-program"]}, approve=approve, wait="all"
     ) as group:
         for prompt in ("Greet Alan.", "Once more."):
             result = await run_tool_loop(model, prompt, tools=[group], system_prompt=group.instructions)

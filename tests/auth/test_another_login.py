@@ -64,7 +64,7 @@ async def read(client: Client, uri: str = "x://private") -> str:
 async def test_a_private_result_is_for_the_login_that_it_was_given_to(private: Private) -> None:
     url, auth = private.site.url, oauth()
     client = Client(StreamableHttp(url, auth=auth))
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with client:
             ada, public = await read(client), await read(client, "x://public")
             assert ada == public == await bearer(auth, url)
@@ -92,7 +92,7 @@ async def test_without_a_login_no_private_result_is_served(private: Private) -> 
         return await person(url)
 
     url, auth = private.site.url, oauth(login=once)
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Client(StreamableHttp(url, auth=auth)) as client:
             await read(client)
             await auth.logout(url)
@@ -103,7 +103,7 @@ async def test_without_a_login_no_private_result_is_served(private: Private) -> 
 async def test_a_login_in_another_process_counts_as_soon_as_it_is_known(private: Private) -> None:
     url, store = private.site.url, MemoryTokens()
     here, there = oauth(tokens=store), oauth(tokens=store)
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Client(StreamableHttp(url, auth=here)) as client:
             ada = await read(client)
             await there.login(url)
@@ -126,7 +126,7 @@ async def test_the_tools_that_another_person_has_are_listed_before_they_are_call
         handed_over.set()
 
     options: dict[str, Any] = {"tools": ToolPolicy(pins=pins), "list_changed": ListChanged(tools=show, delay=0)}
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Client(StreamableHttp(url, auth=auth), **options) as client:
             (tool,) = await client.list_tools()
             assert tool.description == await bearer(auth, url)
@@ -142,7 +142,7 @@ async def test_the_tools_that_another_person_has_are_listed_before_they_are_call
 async def test_a_session_is_begun_anew_for_another_login_and_goes_on_with_more_scopes(private: Private) -> None:
     url, auth = private.site.url, oauth()
     private.site.needs = lambda body: "write" if b"write" in body else ""
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Client(StreamableHttp(url, auth=auth), era="legacy") as client:
             await client.call_tool("x")
             await client.call_tool("write")
@@ -176,7 +176,7 @@ async def test_what_is_allowed_for_the_session_ends_with_the_login() -> None:
     def answer(request: SamplingRequest) -> str:
         return "me"
 
-    with protected(app) as app.site, anyio.fail_after(20):
+    with protected(app) as app.site, anyio.fail_after(25):
         url = app.site.url
         async with Client(
             StreamableHttp(url, auth=auth), sampling=Sampling(with_tools=answer, approve=approve)
@@ -206,7 +206,7 @@ async def test_changes_are_listened_to_with_the_token_of_the_last_login(site: Pr
         pass
 
     site.needs = note
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with Client(StreamableHttp(url, auth=auth), on_change=on_change) as client:
             await client.call_tool("add", {"a": 2, "b": 3})
             ada = await bearer(auth, url)

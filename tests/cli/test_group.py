@@ -141,7 +141,7 @@ async def test_a_server_that_is_ready_later_logs_everything_too() -> None:
 
     verbose = _Verbose(Listening())
     with anyio.fail_after(200):
-        async with ClientGroup({"a": server}, on_status=verbose.on_status, on_log=verbose.on_log) as group:
+        async with ClientGroup({"a": server}, on_status=verbose.on_status, on_log=verbose.on_log, wait="all") as group:
             await verbose.log_everything(group)
             await group.add("b", server)
             while states.count("ready") < 2:

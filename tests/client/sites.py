@@ -59,7 +59,7 @@ class Site:
         return Client(StreamableHttp("http://server.test/mcp", client=http, auth=auth), **options)
 
     @asynccontextmanager
-    async def connected(self, *, within: float = 20, **options: Any) -> AsyncIterator[Client]:
+    async def connected(self, *, within: float = 25, **options: Any) -> AsyncIterator[Client]:
         """A connected client. It fails if what is done with it takes longer than *within* seconds."""
         with anyio.fail_after(within):
             async with self.client(**options) as client:

@@ -71,13 +71,9 @@ STATELESS = Era("2026-07-28", opening=(DISCOVER,), opening_again=(DISCOVER,), fi
 
 
 @asynccontextmanager
-async def connected(server: Any, *, within: float | None = None, **options: Any) -> AsyncIterator[Client]:
-    """A connected client of *server*. It fails if what is done with it takes longer than *within* seconds.
-
-    They are 5 for a server in this process, and 20 for any other.
-    """
-    in_process = isinstance(server, ScriptedPeer | Server)
-    with anyio.fail_after(within if within is not None else 5 if in_process else 20):
+async def connected(server: Any, *, within: float = 25, **options: Any) -> AsyncIterator[Client]:
+    """A connected client of *server*. It fails if what is done with it takes longer than *within* seconds."""
+    with anyio.fail_after(within):
         async with Client(server, **options) as client:
             yield client
 

@@ -389,7 +389,7 @@ async def test_a_request_right_after_the_response_of_a_call_does_not_belong_to_t
         reply(*[message for message in heard if "method" in message], {{"content": []}})
     """
     seen = Handlers()
-    async with connected(Stdio(python(body)), era="legacy", **seen.options, within=20) as client:
+    async with connected(Stdio(python(body)), era="legacy", **seen.options) as client:
         await client.call_tool("x", caller="ann")
         await client.call_tool("y", caller="bob")
 

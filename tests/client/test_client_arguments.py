@@ -46,7 +46,7 @@ async def test_a_list_is_the_command_of_a_server_and_may_hold_paths(
     script = tmp_path / "server.py"
     script.write_text(python(ANSWERS, hands=False)[-1], encoding="utf-8")
 
-    async with connected(sequence([sys.executable, script]), within=10) as client:
+    async with connected(sequence([sys.executable, script])) as client:
         assert (await client.call_tool("x")).text == "hi"
 
 
@@ -120,7 +120,7 @@ async def test_a_program_whose_name_has_a_space_runs(tmp_path: Path) -> None:
         Stdio(["./my server"], cwd=tmp_path),
         Stdio(["my server"], env={"PATH": str(tmp_path)}),
     ):
-        async with connected(server, within=10) as client:
+        async with connected(server) as client:
             assert (await client.call_tool("x")).text == "hi"
 
 

@@ -185,7 +185,7 @@ async def test_the_silence_of_a_server_begins_when_it_has_come_up(monkeypatch: p
 
     monkeypatch.setattr(MemoryChannel, "wait_until_started", wait_until_started)
     peer = ScriptedPeer(script)
-    async with connected(peer, within=10) as client:
+    async with connected(peer) as client:
         assert client.protocol_version == "2025-11-25"
 
     assert heard_while_starting == [DISCOVER]
@@ -337,7 +337,7 @@ async def test_an_era_cache_can_be_saved_and_holds_no_secret(tmp_path: Path) -> 
     """
     server, era_cache = Stdio([*python(answer, hands=False), "--key=hunter2"]), EraCache()
 
-    async with connected(server, era_cache=era_cache, within=10):
+    async with connected(server, era_cache=era_cache):
         pass
 
     (key, era) = next(iter(era_cache.export().items()))
@@ -462,7 +462,7 @@ async def test_a_server_known_to_be_modern_gets_no_handshake_however_slow_it_is(
         await peer.reply(probe, DISCOVERED)
 
     peer = ScriptedPeer(slow)
-    async with connected(peer, era_cache=EraCache({peer.identity: "modern"}), within=25):
+    async with connected(peer, era_cache=EraCache({peer.identity: "modern"})):
         pass
 
     assert methods(peer) == ["server/discover"]

@@ -325,7 +325,7 @@ async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_i
     limits = SamplingLimits(at_once_per_server=1, waiting=1)
     peer = answering(wants(None, a=SAMPLE, b=SAMPLE, c=SAMPLE, d=SAMPLE), DONE)
     async with connected(
-        peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits), within=10
+        peer, sampling=Sampling(with_tools=say_paris, approve=always, limits=limits), within=25
     ) as client:
         await client.call_tool("x")
 

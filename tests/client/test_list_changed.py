@@ -380,7 +380,7 @@ async def test_a_plain_callback_runs_in_a_thread() -> None:
     handed: list[int] = []
     heard = anyio.Event()
     peer = Peer(HANDSHAKE)
-    async with connected(peer, list_changed=ListChanged(tools=show, delay=0), within=20):
+    async with connected(peer, list_changed=ListChanged(tools=show, delay=0)):
         await peer.announce()
         await heard.wait()
 

@@ -75,7 +75,7 @@ class Shop:
 
     @asynccontextmanager
     async def client(self, pins: ToolPins, **options: Any) -> AsyncIterator[Client]:
-        async with connected(self.peer, tools=ToolPolicy(pins=pins, **options), within=20) as client:
+        async with connected(self.peer, tools=ToolPolicy(pins=pins, **options)) as client:
             yield client
 
 

@@ -204,6 +204,6 @@ async def test_errors_of_every_transport_say_the_hosts_name(subtests: pytest.Sub
     for server, says in failing:
         with subtests.test(says=says):
             with pytest.raises(McpError) as failed:
-                async with connected(server, name="github", within=20):
+                async with connected(server, name="github"):
                     raise AssertionError
             assert str(failed.value).startswith(says)

@@ -266,7 +266,7 @@ async def test_many_calls_that_meet_a_404_share_one_handshake_even_if_its_caller
 
 async def test_a_notification_waits_for_a_handshake_under_way() -> None:
     server = Forgetful()
-    async with session_with(server, within=5) as client, anyio.create_task_group() as tasks:
+    async with session_with(server) as client, anyio.create_task_group() as tasks:
         server.known.clear()
         gate = server.gates["initialize"] = Gate()
         tasks.start_soon(client.call_tool, "x")
@@ -429,7 +429,7 @@ async def test_a_handler_that_no_call_waits_for_is_cancelled_with_its_session_to
 @pytest.mark.fake_clock
 async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() -> None:
     server = Forgetful()
-    async with session_with(server, limits=Limits(connect_timeout=3), within=5) as client:
+    async with session_with(server, limits=Limits(connect_timeout=3)) as client:
         server.known.clear()
         server.gates["initialize"] = Gate()
         with pytest.raises(RequestTimeout):
@@ -439,7 +439,7 @@ async def test_a_call_waits_for_a_handshake_under_way_no_longer_than_it_may() ->
 @pytest.mark.fake_clock
 async def test_a_new_session_that_takes_too_long_is_a_connect_timeout() -> None:
     server = Forgetful()
-    async with session_with(server, limits=Limits(connect_timeout=0.3), within=5) as client:
+    async with session_with(server, limits=Limits(connect_timeout=0.3)) as client:
         await client.subscribe_resource("a:b")
         server.known.clear()
         server.gates["resources/subscribe"] = Gate()
@@ -464,7 +464,7 @@ async def test_leaving_a_stream_does_not_cancel_so_a_notification_is_sent() -> N
     """In these revisions "disconnection SHOULD NOT be interpreted as the client cancelling its request"."""
     server = Forgetful()
 
-    async with session_with(server, within=5) as client:
+    async with session_with(server) as client:
         server.gates["tools/call"] = Gate()
         with pytest.raises(RequestTimeout):
             await client.call_tool("x", timeout=0.05)

@@ -326,7 +326,7 @@ async def answer_or_break(wire: Wire, breaking: list[str]) -> None:
 @asynccontextmanager
 async def breaking_site(breaking: list[str]) -> AsyncIterator[tuple[Peer, Client]]:
     """Such a server, and a client that makes a request whose stream broke again without a pause."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(25):
         async with serving(lambda wire: answer_or_break(wire, breaking)) as peer:
             client = Client(StreamableHttp(peer.url))
             client._state.retry_delays = (0.0, 0.0, 0.0)
@@ -419,7 +419,7 @@ async def test_changes_come_on_the_stream_of_their_subscription_and_again_after_
         if len(changes) == 2:
             twice.set()
 
-    async with Site(subscriptions_listen=listen).connected(on_change=on_change, within=10):
+    async with Site(subscriptions_listen=listen).connected(on_change=on_change, within=25):
         await twice.wait()
 
     assert changes == 2 * [ToolListChangedNotification()]

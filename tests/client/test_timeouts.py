@@ -423,7 +423,7 @@ async def test_reading_a_long_list_is_within_its_timeout(era: Era) -> None:
         return result
 
     long = {"tools": [{"name": str(n), "inputSchema": {}} for n in range(2 * ITEMS_PER_TICK)]}
-    async with connected(answering_in(era, long), within=20, middleware=[late]) as client:
+    async with connected(answering_in(era, long), within=25, middleware=[late]) as client:
         with pytest.raises(RequestTimeout, match=r"^tools/list: took longer than 1 s \(timeout\)$"):
             await client.list_tools(timeout=1)
         assert len(await client.list_tools(timeout=60)) == 2 * ITEMS_PER_TICK

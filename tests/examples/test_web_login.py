@@ -38,7 +38,7 @@ def origin(site: Protected, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def browser() -> httpx.AsyncClient:
-    return httpx.AsyncClient(trust_env=False, timeout=20)
+    return httpx.AsyncClient(trust_env=False, timeout=25)
 
 
 async def until_redirected_back(visitor: httpx.AsyncClient, origin: str) -> str:

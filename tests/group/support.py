@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_host.group import ClientGroup, ServerOptions, ServerStatus
+from mcp_host.group.options import Wait
 from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.infer import Connectable
 
@@ -162,11 +163,18 @@ class Seen(list[tuple[str, str]]):
 
 @asynccontextmanager
 async def opened(
-    servers: Mapping[str, Connectable | ServerOptions], *, within: float = 20, **options: Any
+    servers: Mapping[str, Connectable | ServerOptions],
+    *,
+    wait: Wait | float = "all",
+    within: float = 25,
+    **options: Any,
 ) -> AsyncIterator[ClientGroup]:
-    """An open group. It fails if what is done with it takes longer than *within* seconds."""
+    """An open group. It fails if what is done with it takes longer than *within* seconds.
+
+    It waits for all servers, because how many a busy machine connects within some seconds is not known.
+    """
     with anyio.fail_after(within):
-        async with ClientGroup(servers, **options) as group:
+        async with ClientGroup(servers, wait=wait, **options) as group:
             yield group
 
 

@@ -21,6 +21,8 @@ from anyio import wait_all_tasks_blocked as settled
 
 from mcp_host.errors import CallerError, ConnectionClosed, NotConnected
 from mcp_host.group import ClientGroup, ServerStatus
+from mcp_host.group.group import WAIT
+from mcp_host.group.options import Wait
 from mcp_host.group.status import StatusChanges
 from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import ScriptedPeer, Server
@@ -57,19 +59,20 @@ async def test_ten_servers_that_take_a_second_for_each_answer_are_waited_for_at_
 @in_no_time
 async def test_entering_waits_for_the_first_for_all_for_some_seconds_or_for_none(subtests: pytest.Subtests) -> None:
     """The dead one has failed at once, and the one that hangs fails after its `connect_timeout`."""
-    for wait, seconds, expected in (
+    waits: list[tuple[Wait | float, float, dict[str, str]]] = [
         ("none", 0.0, {"good": "connecting", "hangs": "connecting", "dead": "connecting"}),
         ("first", 0.0, {"good": "ready", "hangs": "connecting", "dead": "down"}),
         ("all", 30.0, {"good": "ready", "hangs": "down", "dead": "down"}),
         (7, 7.0, {"good": "ready", "hangs": "connecting", "dead": "down"}),
         (math.inf, 30.0, {"good": "ready", "hangs": "down", "dead": "down"}),
-        (None, 5.0, {"good": "ready", "hangs": "connecting", "dead": "down"}),
-    ):
+        (WAIT, 5.0, {"good": "ready", "hangs": "connecting", "dead": "down"}),
+    ]
+    for wait, seconds, expected in waits:
         nodes = {"good": Node("x"), "hangs": Node("x", hangs=True), "dead": Node("x")}
         nodes["dead"].up = False
         with subtests.test(wait=wait):
             began = anyio.current_time()
-            async with opened(nodes, within=60, **({} if wait is None else {"wait": wait})) as group:
+            async with opened(nodes, within=60, wait=wait) as group:
                 assert anyio.current_time() - began == pytest.approx(seconds, abs=0.1)
                 if wait == "first":
                     await settled()
@@ -320,7 +323,7 @@ async def test_on_status_may_close_the_group() -> None:
             closed.set()
 
     with anyio.fail_after(25):
-        group = ClientGroup({"a": Node("x")}, on_status=on_status)
+        group = ClientGroup({"a": Node("x")}, on_status=on_status, wait="all")
         with pytest.raises(ConnectionClosed, match="the group was closed while it was being opened"):
             await group.__aenter__()
         await closed.wait()
@@ -352,7 +355,7 @@ async def test_an_on_status_that_hangs_keeps_no_more_than_the_last_changes() -> 
 
 async def test_a_group_is_used_only_while_it_is_open_and_can_be_opened_again() -> None:
     node = Node("x")
-    group = ClientGroup({"a": node, "b": Node("y")})
+    group = ClientGroup({"a": node, "b": Node("y")}, wait="all")
     assert states(group) == {"a": "down", "b": "down"}
     uses: list[Callable[[], Any]] = [
         group.list_tools,
@@ -464,7 +467,7 @@ async def test_a_group_that_is_dropped_warns_and_is_closed() -> None:
     node = Node("x")
 
     async def open_and_drop() -> None:
-        group = ClientGroup({"a": node}, on_status=Seen())
+        group = ClientGroup({"a": node}, on_status=Seen(), wait="all")
         await group.__aenter__()
         assert await names(group) == ["a__x"]
         del group

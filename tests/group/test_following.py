@@ -53,7 +53,7 @@ async def following(path: Path, **options: Any) -> AsyncIterator[tuple[ClientGro
         await changes.tell()
 
     with anyio.fail_after(200):
-        async with ClientGroup.from_file(path, watch=changes, **options) as group:
+        async with ClientGroup.from_file(path, watch=changes, **options, wait="all") as group:
             await changes.following.wait()
             assert changes.paths == [path]
             yield group, change
@@ -178,7 +178,7 @@ async def test_a_file_that_cannot_be_read_leaves_everything_as_it_is(
 ) -> None:
     """An editor may be writing it, or be about to put another in its place."""
     path, changes = written(project / "mcp.json", {"a": running()}), Changes()
-    group = ClientGroup.from_file(path, watch=changes)
+    group = ClientGroup.from_file(path, watch=changes, wait="all")
     with anyio.fail_after(200):
         async with group:
             await changes.following.wait()
@@ -227,7 +227,7 @@ async def test_servers_of_the_application_are_not_touched(project: Path, caplog:
 async def test_what_has_changed_while_the_group_was_closed_is_taken_when_it_is_opened(project: Path) -> None:
     seen = Seen()
     path = written(project / "mcp.json", {"a": DOWN})
-    group = ClientGroup.from_file(path, watch=Changes(), on_status=seen)
+    group = ClientGroup.from_file(path, watch=Changes(), on_status=seen, wait="all")
     with anyio.fail_after(200):
         async with group:
             assert states(group) == {"a": "down"}
@@ -249,7 +249,7 @@ async def test_files_that_cannot_be_followed_any_more_cost_nothing_else(
 
     path = written(project / "mcp.json", {"a": running()})
     with anyio.fail_after(200):
-        async with ClientGroup.from_file(path, watch=fail) as group:
+        async with ClientGroup.from_file(path, watch=fail, wait="all") as group:
             await failed.wait()
             await anyio.wait_all_tasks_blocked()
             assert await names(group) == ["a__drop", "a__echo"]
@@ -278,7 +278,7 @@ async def test_a_change_that_is_read_while_the_group_is_closed_is_nothing(projec
     changes, node = Changes(), SlowlyClosing()
     path = written(project / "mcp.json", {"a": DOWN})
     with anyio.fail_after(200):
-        async with anyio.create_task_group() as tasks, ClientGroup.from_file(path, watch=changes) as group:
+        async with anyio.create_task_group() as tasks, ClientGroup.from_file(path, watch=changes, wait="all") as group:
             await group.add("mine", node)
             await changes.following.wait()
             tasks.start_soon(group.aclose)
@@ -295,7 +295,7 @@ async def test_a_group_that_follows_a_file_and_is_dropped_is_closed(project: Pat
     path = written(project / "mcp.json", {"a": DOWN})
 
     async def open_and_drop() -> None:
-        group = ClientGroup.from_file(path, watch=changes)
+        group = ClientGroup.from_file(path, watch=changes, wait="all")
         await group.__aenter__()
         await changes.following.wait()
         del group
@@ -331,7 +331,7 @@ async def test_editors_that_replace_a_file_or_write_it_anew_are_noticed(project:
         await watch_files(paths, changed)
 
     with anyio.fail_after(200):
-        async with ClientGroup.from_file(path, watch=watch, on_status=seen) as group:
+        async with ClientGroup.from_file(path, watch=watch, on_status=seen, wait="all") as group:
             await begun.wait()
             await anyio.wait_all_tasks_blocked()
             for step, name in enumerate("bcdefgh"):

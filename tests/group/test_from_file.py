@@ -34,7 +34,7 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
     path = written(
         project / "mcp.json",
         {
-            "shop": running(env={"TOKEN": "${TOKEN}"}, disabledTools=["drop"], timeout=20),
+            "shop": running(env={"TOKEN": "${TOKEN}"}, disabledTools=["drop"], timeout=25),
             "off": {**DOWN, "disabled": True},
             "sse": {"type": "sse", "url": "https://example.com/sse"},
             "unset": {**DOWN, "env": {"TOKEN": "${NOT_SET}"}},
@@ -104,7 +104,7 @@ async def test_a_projects_server_is_started_once_a_person_has_agreed_and_is_aske
         approver.asked = []
         with anyio.fail_after(200):
             group = ClientGroup.from_file(
-                written(path, servers), approve_servers=approver, environment=environment | values
+                written(path, servers), approve_servers=approver, environment=environment | values, wait="all"
             )
             async with group:
                 assert set(states(group).values()) == {"down"}
@@ -275,16 +275,16 @@ async def test_only_servers_of_a_project_need_consent_or_all_of_a_file_of_unknow
     ):
         with subtests.test(scope), anyio.fail_after(200):
             approver, found = Approver("a"), FoundFile(path, scope=scope)  # type: ignore[arg-type]  # it is one of them
-            async with ClientGroup.from_file(found, approve_servers=approver) as group:
+            async with ClientGroup.from_file(found, approve_servers=approver, wait="all") as group:
                 assert (states(group)["a"], approver.names) == expected
-            async with ClientGroup.from_file(path, scope=scope) as group:  # type: ignore[arg-type]  # likewise
+            async with ClientGroup.from_file(path, scope=scope, wait="all") as group:  # type: ignore[arg-type]  # likewise
                 assert states(group)["a"] == ("needs_consent" if scope == "project" else "down")
 
 
 async def test_a_refusal_holds_until_the_group_is_opened_again_or_the_server_is_enabled(project: Path) -> None:
     approver, seen = Approver("a"), Seen()
     path = written(project / ".mcp.json", {"a": DOWN, "b": DOWN, "unset": {"command": "${NOT_SET}"}})
-    group = ClientGroup.from_file(path, approve_servers=approver, on_status=seen, roots=[])
+    group = ClientGroup.from_file(path, approve_servers=approver, on_status=seen, roots=[], wait="all")
     with anyio.fail_after(200):
         async with group:
             assert states(group) == {"a": "needs_consent", "b": "down", "unset": "disabled"}
@@ -333,7 +333,7 @@ async def test_what_approve_servers_returns_decides_and_nothing_else_is_consent(
 
         with subtests.test(name), anyio.fail_after(200):
             consents = ServerConsents(project / name)
-            async with ClientGroup.from_file(path, approve_servers=decide, consents=consents) as group:
+            async with ClientGroup.from_file(path, approve_servers=decide, consents=consents, wait="all") as group:
                 status = group.status()["a"]
                 assert status.state == ("down" if error is None else "needs_consent")
                 assert error is None or status.error == error
@@ -347,7 +347,7 @@ async def test_a_host_agrees_later_to_what_it_has_shown(project: Path) -> None:
     )
     environment = {"V": "1"}
     with anyio.fail_after(200):
-        group = ClientGroup.from_file(path, environment=environment)
+        group = ClientGroup.from_file(path, environment=environment, wait="all")
         async with group:
             assert states(group) == {"a": "needs_consent", "b": "needs_consent", "off": "disabled"}
             a, b = group.proposed_servers
@@ -434,7 +434,7 @@ async def test_a_server_that_is_disabled_by_its_own_approver_stays_disabled(proj
         return False
 
     path = written(project / ".mcp.json", {"a": DOWN})
-    group = ClientGroup.from_file(path, approve_servers=approve)
+    group = ClientGroup.from_file(path, approve_servers=approve, wait="all")
     with anyio.fail_after(200):
         async with anyio.create_task_group() as tasks, group:
             assert (states(group), group.status()["a"].error) == ({"a": "disabled"}, None)
@@ -448,7 +448,7 @@ async def test_what_the_hosts_own_functions_raise_costs_one_server(
 
     path = written(project / "mcp.json", {"a": {**DOWN, "args": ["${input:key}"]}, "b": DOWN})
     with anyio.fail_after(200):
-        group = ClientGroup.from_file(path, approve_servers=Approver(), ask_input=ask)
+        group = ClientGroup.from_file(path, approve_servers=Approver(), ask_input=ask, wait="all")
         async with group:
             assert states(group) == {"a": "disabled", "b": "down"}
             assert group.status()["a"].error == "RuntimeError: no person"
@@ -471,7 +471,7 @@ async def test_the_question_says_what_the_file_proposes_for_inputs(project: Path
     approver = Approver()
 
     with anyio.fail_after(200):
-        async with ClientGroup.from_file(path, approve_servers=approver, ask_input=lambda each: "x"):
+        async with ClientGroup.from_file(path, approve_servers=approver, ask_input=lambda each: "x", wait="all"):
             pass
 
     [proposed] = approver.asked
@@ -496,11 +496,11 @@ async def test_inputs_are_asked_for_once_after_the_consent_and_kept(project: Pat
         return "s3cret" if each.id == "key" else None
 
     with anyio.fail_after(200):
-        async with ClientGroup.from_file(path, approve_servers=approver, ask_input=ask) as group:
+        async with ClientGroup.from_file(path, approve_servers=approver, ask_input=ask, wait="all") as group:
             assert states(group) == {"a": "down", "b": "disabled"}
             await group.enable("a")
             assert sorted(asked) == ["key", "other"]
-        async with ClientGroup.from_file(path, approve_servers=approver) as group:
+        async with ClientGroup.from_file(path, approve_servers=approver, wait="all") as group:
             status = group.status()
             assert (status["a"].error or "").endswith("server 'a': args[0]: the input 'key' has no answer")
 
@@ -520,11 +520,15 @@ async def test_consents_that_cannot_be_read_are_none_and_one_that_cannot_be_kept
     broken.write_text("[]")
     locked.with_name("locked.json.lock").mkdir()
     with anyio.fail_after(200):
-        async with ClientGroup.from_file(path, approve_servers=approver, consents=ServerConsents(broken)) as group:
+        async with ClientGroup.from_file(
+            path, approve_servers=approver, consents=ServerConsents(broken), wait="all"
+        ) as group:
             status = group.status()["a"]
             assert (status.state, approver.asked) == ("needs_consent", [])
             assert (status.error or "").startswith(f"{broken}: there are no consents to servers in it")
-        async with ClientGroup.from_file(path, approve_servers=approver, consents=ServerConsents(locked)) as group:
+        async with ClientGroup.from_file(
+            path, approve_servers=approver, consents=ServerConsents(locked), wait="all"
+        ) as group:
             assert (states(group), approver.names) == ({"a": "down"}, ["a"])
 
     assert f"a: the consent is not remembered: {locked}: the consents to servers cannot be saved" in caplog.text

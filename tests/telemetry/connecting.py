@@ -64,7 +64,7 @@ async def recorded(
     """A client of a server, or of the script of a peer, that is recorded. *inside* is middleware after the recorder's."""
     both: list[Middleware] = [recorder.middleware(record_content=record_content), *inside]
     server = ScriptedPeer(to) if isfunction(to) else to
-    async with connected(server, within=20, middleware=both, **options) as client:
+    async with connected(server, middleware=both, **options) as client:
         yield client
 
 

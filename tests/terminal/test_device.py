@@ -48,7 +48,7 @@ class Person:
 @asynccontextmanager
 async def asked(screen: Screen, person: Person) -> AsyncIterator[TaskGroup]:
     """*person* is asked on *screen* by a task of the group, and has to answer in time."""
-    with fail_after(20):
+    with fail_after(25):
         async with create_task_group() as tasks:
             tasks.start_soon(person.ask, "> ")
             await screen.shows("> ")
@@ -361,21 +361,21 @@ async def test_a_host_with_redirected_streams_asks_in_the_terminal_that_controls
     with fail_after(30), host(screen.path) as process:
         assert "7 tokens" in await screen.shows(QUESTION)
         screen.press("y\n")
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=25)
 
     assert (output, errors) == ("Allow(scope='request')\n", "")
 
 
 def test_a_host_without_a_terminal_denies() -> None:
     with host() as process:
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=25)
 
     assert (output, errors) == (f"Deny(reason='{NO_TERMINAL}')\n", "")
 
 
 def test_a_host_in_the_background_denies_instead_of_being_stopped(screen: Screen) -> None:
     with host(screen.path, "in the background") as process:
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=25)
 
     assert (output, errors, process.returncode) == (f"Deny(reason='{IN_BACKGROUND}')\n", "", 0)
 
@@ -403,7 +403,7 @@ def test_it_asks_where_the_input_is_or_else_the_errors_or_else_the_output(
             stdout=stdout,
             stderr=stderr,
             check=True,
-            timeout=20,
+            timeout=25,
         )
     finally:
         for fd in (stdin, stdout, stderr):

@@ -308,7 +308,7 @@ def test_a_connection_that_is_made_while_the_server_stops_is_closed(ends: bool, 
     late: list[socket.socket] = []
 
     async def app(scope: object, receive: object, send: Callable[[object], Awaitable[None]]) -> None:
-        late.append(socket.create_connection(("127.0.0.1", port), timeout=10))  # the server has not accepted it yet
+        late.append(socket.create_connection(("127.0.0.1", port), timeout=25))  # the server has not accepted it yet
         server.stop()
         if not ends:
             await asyncio.Event().wait()
@@ -321,7 +321,7 @@ def test_a_connection_that_is_made_while_the_server_stops_is_closed(ends: bool, 
         server.config.timeout_graceful_shutdown = patience
         thread = server.start(listener)
         assert server.up.wait(10)
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as early, early.makefile("rb") as response:
+        with socket.create_connection(("127.0.0.1", port), timeout=25) as early, early.makefile("rb") as response:
             early.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
             thread.join(10)
             assert not thread.is_alive()

@@ -66,7 +66,7 @@ def answering(*taken: str, refuses: int = 401) -> Callable[[Wire], Any]:
 
 @asynccontextmanager
 async def opened(transport: StreamableHttp) -> AsyncIterator[Channel]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with transport._open(Limits(), Timing(sleep=Pauses())) as channel:
             yield channel
 

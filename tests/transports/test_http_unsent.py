@@ -69,7 +69,7 @@ class Restartable:
 
 @asynccontextmanager
 async def restartable(**answers: Any) -> AsyncIterator[Restartable]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with anyio.create_task_group() as tasks:
             server = Restartable(mcp(discover=says(DISCOVERED), **answers), tasks)
             await server.start()

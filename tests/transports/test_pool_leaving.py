@@ -135,7 +135,7 @@ async def test_a_request_cancelled_at_any_point_leaves_the_pool_usable() -> None
             await wire.say(head(200, CHUNKED) + b"4\r\nti")
             await wire.say(b"de\r\n0\r\n\r\n")
 
-    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting()), timeout=5) as client:
+    async with serving(script) as peer, httpx.AsyncClient(transport=PoolTransport(untrusting()), timeout=25) as client:
         for count in range(1, 400):
             done = await after_steps(count, lambda: client.post(peer.url))
             assert (await client.get(peer.url)).content == b"tide"
