@@ -17,9 +17,10 @@ from mcp_host.proxy import Proxy, allow_tools, ask_host
 from mcp_host.proxy.router import LIST_TIMEOUT, WAIT
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import RemoteClient
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import Context, ScriptedPeer, Server
 from mcp_host.types import (
     ClientCapabilities,
+    ElicitRequestURLParams,
     ElicitResult,
     Implementation,
     PromptReference,
@@ -444,7 +445,7 @@ async def test_forms_name_their_server(host: str) -> None:
     assert ("old" in asked[1], "new" in asked[3]) == (True, True)
 
 
-async def test_a_notification_of_the_host_goes_to_those_that_declare_it_and_progress_and_roots_to_all() -> None:
+async def test_a_notification_of_the_host_goes_to_those_that_declare_it_and_roots_to_all() -> None:
     asked = {name: Event() for name in ("a", "b")}
 
     def server(name: str) -> ScriptedPeer:
@@ -465,14 +466,100 @@ async def test_a_notification_of_the_host_goes_to_those_that_declare_it_and_prog
         await client.notify("a/seen", {})
         await client.notify("c/seen", {})
         await client.notify("tools/call", {"name": "a__wipe"})
-        await client.relay_notification("notifications/progress", {"progressToken": 1, "progress": 1})
-        while sum(map(len, heard.values())) < 5:
+        while sum(map(len, heard.values())) < 3:
             await checkpoint()
         await wait_all_tasks_blocked()
 
-    methods = {name: {each["method"] for each in some} for name, some in heard.items()}
-    of_all = {"notifications/roots/list_changed", "notifications/progress"}
-    assert methods == {"a": {*of_all, "a/seen"}, "b": of_all}
+    methods = {name: [each["method"] for each in some] for name, some in heard.items()}
+    of_all = ["notifications/roots/list_changed"]
+    assert methods == {"a": [*of_all, "a/seen"], "b": of_all}
+
+
+def asking(method: str, params: Mapping[str, object], **capabilities: object) -> ScriptedPeer:
+    """A server that makes a request when it is asked for its tools."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {}, **capabilities})
+        listing = await peer.receive("tools/list")
+        await peer.request(method, params)
+        await peer.reply(listing, {"tools": []})
+        await peer.receive("nothing")
+
+    return ScriptedPeer(script)
+
+
+def heard_of(peer: ScriptedPeer, method: str) -> list[object]:
+    """The params of each such message that it got."""
+    return [each["params"] for each in peer.received if each.get("method") == method]
+
+
+async def test_progress_goes_to_the_server_that_asked_and_tokens_of_two_do_not_collide() -> None:
+    """ "Progress tokens [...] MUST be unique across all active requests", and each server has chosen its own."""
+    tokens = {"a": 1, "b": 1, "c": "1"}
+    servers = {name: asking("roots/list", {"_meta": {"progressToken": token}}) for name, token in tokens.items()}
+    proxy = Proxy(servers)
+    async with raw.legacy(proxy) as host:
+        await host.request("tools/list")
+        asked = [await host.receive() for _ in servers]
+        given = [each["params"]["_meta"]["progressToken"] for each in asked]
+        for step, token in enumerate([*given, 1, "a__x", "d__1", "a", [], *given]):
+            await host.notify("notifications/progress", {"progressToken": token, "progress": step})
+        await host.notify("notifications/progress", {"progress": 1})
+        for each in asked:
+            await host.reply(each, {"roots": []})
+        await host.receive()
+        await wait_all_tasks_blocked()
+    await proxy.aclose()
+    assert len({*given}) == 3
+    of_servers = [name for token in given for name in servers if token.startswith(f"{name}__")]
+    for name, server in servers.items():
+        steps = [of_servers.index(name), of_servers.index(name) + 8]
+        reports = [{"progressToken": tokens[name], "progress": step} for step in steps]
+        assert heard_of(server, "notifications/progress") == reports
+
+
+async def test_what_becomes_of_a_task_goes_to_the_only_server_that_can_have_it() -> None:
+    """Nothing says whose it is: of several servers with tasks, none is told."""
+    for others, told in (dict[str, object](), 1), ({"tasks": {}}, 0):
+        servers = {"a": asking("ping", {}, tasks={}), "b": asking("ping", {}, **others)}
+        proxy = Proxy(servers)
+        async with raw.legacy(proxy) as host:
+            await host.result("tools/list")
+            await host.notify("notifications/tasks/status", {"taskId": "t", "status": "working"})
+            await wait_all_tasks_blocked()
+        await proxy.aclose()
+        assert [len(heard_of(server, "notifications/tasks/status")) for server in servers.values()] == [told, 0]
+
+
+async def test_the_ids_of_elicitations_of_two_servers_do_not_collide() -> None:
+    """An id "MUST be unique" for a server, and the host sees one: in requests, in the error -32042, and when it is done."""
+    url = ElicitRequestURLParams(message="Pay", url="https://pay.test/", elicitation_id="e1")
+
+    def server() -> Server:
+        server = Server("shop", versions=ERAS["legacy"])
+
+        @server.tool
+        async def pay(context: Context) -> None:
+            await context.elicit_url("Pay", "https://pay.test/", "e1")
+            await context.elicit_complete("e1")
+            raise RequestError.url_required("not paid", url)
+
+        return server
+
+    proxy = Proxy({"a": server(), "b": server()})
+    seen = list[dict[str, Any]]()
+    async with raw.legacy(proxy) as host:
+        for name in ("a", "b"):
+            await host.start(f"{name}__pay")
+            request = await host.receive()
+            await host.reply(request, {"action": "accept"})
+            complete, refused = await host.receive(), await host.receive()
+            assert refused["error"]["data"] == {"elicitations": [request["params"]]}
+            assert complete["params"] == {"elicitationId": request["params"]["elicitationId"]}
+            seen.append(request["params"])
+    await proxy.aclose()
+    assert [each["message"] for each in seen] == ["a: Pay", "b: Pay"]
+    assert len({each["elicitationId"] for each in seen}) == 2
 
 
 @each_host

@@ -26,7 +26,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.protocol.negotiation import VERSIONS
 from mcp_host.proxy.relay import MAX_SUSPENDED, Relay
-from mcp_host.proxy.several import URI, ResourceOwners, declares
+from mcp_host.proxy.several import URI, ResourceOwners, declares, split_id
 from mcp_host.proxy.translation import capabilities_of_all, check_method, check_params
 from mcp_host.proxy.upstream import LISTS
 from mcp_host.serving.errors import RequestError, refuse
@@ -38,11 +38,11 @@ from mcp_host.version import __version__
 logger = logging.getLogger(__name__)
 
 WAIT = 5.0  # seconds for all servers to connect, once one has: as long as a `ClientGroup` waits
+PROGRESS = "notifications/progress"
+TASK_STATUS = "notifications/tasks/status"
 LIST_TIMEOUT = 20.0  # seconds for a server to list: hosts wait for 30 to 60
 NAMED = ("tools/call", "prompts/get")
 """Requests that name their server, which connects with them if need be."""
-FOR_ALL = (ROOTS_CHANGED, "notifications/progress")
-"""Notifications of the host that name no server."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -129,8 +129,21 @@ class Router(Service):
             yield agreed
 
     def notified(self, notification: Notification) -> None:
-        for server in self.servers if notification.method in FOR_ALL else self._declaring(notification.method):
-            self.servers[server].notified(notification)
+        for server, params in self._recipients(notification.method, notification.params):
+            self.servers[server].notified(Notification(notification.method, params))
+
+    def _recipients(self, method: str, params: Params) -> list[tuple[str, Params]]:
+        """The servers that a notification of the host is for, and its params there."""
+        if method == PROGRESS:
+            with suppress(ValueError, KeyError):  # the token is of no request
+                prefix, token = split_id(str(params.get("progressToken")))
+                return [(self.by_prefix[prefix], params | {"progressToken": token})]
+            return []
+        if method == TASK_STATUS:
+            servers = list(filter(None, [self._only(method)]))
+        else:
+            servers = [*self.servers] if method == ROOTS_CHANGED else self._declaring(method)
+        return [(server, params) for server in servers]
 
     # Connecting
 

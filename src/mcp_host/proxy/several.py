@@ -1,13 +1,15 @@
-"""Several servers as one: the names of their tools, and which server a URI or a method is of. Pure."""
+"""Several servers as one: the names of their tools, and which server a URI, a method or a token is of. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.group.names import group_name
+from mcp_host.group.names import SEPARATOR, group_name, server_prefix
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import Params
+from mcp_host.proxy.translation import ELICIT
 from mcp_host.types import Tool
 
 MAX_LINK = 4096  # characters of a URI in a result; a longer one is not remembered
@@ -37,6 +39,37 @@ def policy_of(server: str, own: ToolPolicy | None, common: ToolPolicy | None) ->
         output=next((policy.output for policy in policies if policy.output != "auto"), "auto"),
         pins=next((policy.pins for policy in policies if policy.pins is not None), None),
     )
+
+
+def unique_id(server: str, own: str | int) -> str:
+    """What a host gets for a progress token or the id of an elicitation, of which *server* has chosen its *own*.
+
+    "Progress tokens [...] MUST be unique across all active requests", and others may choose the same.
+    """
+    return f"{server_prefix(server)}{SEPARATOR}{'' if isinstance(own, int) else ':'}{own}"
+
+
+def split_id(given: str) -> tuple[str, str | int]:
+    """The prefix of a server, and its own token, of what `unique_id` has made.
+
+    Raises:
+        ValueError: It has not.
+    """
+    prefix, _, own = given.partition(SEPARATOR)
+    return prefix, own[1:] if own.startswith(":") else int(own)
+
+
+def for_host(server: str, method: str, params: Mapping[str, Any]) -> Params:
+    """The *params* of a request of *server* to a host, which knows the proxy only: a form or URL begins with the server's name."""
+    changed: Params = {}
+    match params.get("_meta"):
+        case {"progressToken": str() | int() as token, **others}:
+            changed["_meta"] = {**others, "progressToken": unique_id(server, token)}
+    if method == ELICIT and "message" in params:
+        changed["message"] = f"{server}: {params['message']}"
+    if method == ELICIT and isinstance(own := params.get("elicitationId"), str):
+        changed["elicitationId"] = unique_id(server, own)
+    return {**params, **changed}
 
 
 class ResourceOwners:

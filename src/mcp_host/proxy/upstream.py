@@ -40,6 +40,7 @@ from mcp_host.protocol.jsonrpc import (
 from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
 from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
+from mcp_host.proxy.several import for_host, unique_id
 from mcp_host.proxy.subscriptions import Subscriptions
 from mcp_host.proxy.translation import (
     ELICIT,
@@ -54,7 +55,7 @@ from mcp_host.proxy.translation import (
     result_downstream,
 )
 from mcp_host.sampling import Sampling, always
-from mcp_host.serving.errors import ClientError
+from mcp_host.serving.errors import ClientError, RequestError
 from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClient, meta_of
 from mcp_host.serving.service import Ask, Peer
 from mcp_host.transports.base import Transport
@@ -231,7 +232,7 @@ class Upstream:
                         leaves_input=partial(self._leaves_input, host) if host.stateless else None,
                     )
         except McpError as exc:
-            raise error_downstream(exc, stateless=host.stateless) from exc
+            raise self._error_for(host, exc) from exc
         finally:
             self._calls.discard(caller)
         if method == "tools/list" and (self._mirrors or host.stateless):
@@ -333,10 +334,8 @@ class Upstream:
         return inputs <= self._settings.limits.max_inputs_per_round
 
     def _asked(self, method: str, params: Mapping[str, Any]) -> Params:
-        """The *params* for the host. A form or URL of one of several servers begins with its name: the host knows the proxy only."""
-        if self._settings.shared and method == ELICIT and "message" in params:
-            return {**params, "message": f"{self._settings.name}: {params['message']}"}
-        return dict(params)
+        """The *params* for the host."""
+        return for_host(self._settings.shown_name, method, params) if self._settings.shared else dict(params)
 
     def _result_for(self, host: RemoteClient, method: str, result: Params) -> Params:
         if self.stateless and not host.stateless:
@@ -349,6 +348,14 @@ class Upstream:
         }
         return result | {"inputRequests": named}
 
+    def _error_for(self, host: RemoteClient, error: McpError) -> RequestError:
+        refusal = error_downstream(error, stateless=host.stateless)
+        is_shared = self._settings.shared
+        if is_shared and isinstance(error, UrlElicitationRequired) and isinstance(refusal.data, dict):
+            asked = [self._asked(ELICIT, url.to_wire()) for url in error.elicitations]
+            refusal.data = {**refusal.data, "elicitations": asked}
+        return refusal
+
     def _ask(self, caller: HostCall | None) -> Ask | None:
         if caller is None:
             return None if self._peer is None else self._peer.ask
@@ -360,7 +367,9 @@ class Upstream:
         return ask
 
     async def _elicited(self, elicitation_id: str) -> None:
-        self._tell("notifications/elicitation/complete", {"elicitationId": elicitation_id})
+        settings = self._settings
+        given = unique_id(settings.shown_name, elicitation_id) if settings.shared else elicitation_id
+        self._tell("notifications/elicitation/complete", {"elicitationId": given})
 
     async def _log(self, message: LoggingMessageNotificationParams) -> None:
         """Pass a message on if it is severe enough. A host without a handshake gets those that can only be of its call."""
