@@ -11,10 +11,11 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Elicitation, Limits, ToolPolicy
-from mcp_host.middleware import AnyRequest, CallNext
+from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, Exchange, ServerRequest, tap
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.protocol.negotiation import LEGACY_VERSIONS
 from mcp_host.proxy import Proxy
+from mcp_host.serving.http.uvicorn_server import listen, serve_at
 from mcp_host.testing import Context, RequestError, ScriptedPeer, Server
 from mcp_host.types import ElicitRequestURLParams
 from tests.client.support import QUESTION
@@ -253,6 +254,10 @@ def wanting_login(times: int) -> Server:
             raise RequestError.url_required("not logged in", *VISITS)
         return "in"
 
+    @server.tool
+    def wander() -> None:
+        raise RequestError.url_required("nowhere to log in")
+
     @server.request_handler("x/enter")
     async def enter_otherwise(params: Params, context: Context) -> Params:
         raise RequestError.url_required("not logged in", *VISITS)
@@ -278,7 +283,7 @@ async def test_the_error_that_asks_for_a_url_passes_where_the_user_does_not_visi
     for host_of, capabilities in ((raw.legacy, None), (raw.modern, {"elicitation": {"form": {}}}), (raw.modern, None)):
         proxy = Proxy(wanting_login(9))
         async with host_of(proxy, capabilities=capabilities) as host:
-            refusals = [await host.error("x/enter")]
+            refusals = [await host.error("x/enter"), await host.error("tools/call", {"name": "wander"})]
             if host_of is raw.modern and capabilities is None:
                 asked = await host.round("enter")
                 answers: Wire = dict.fromkeys(asked.requests, declined)
@@ -286,5 +291,42 @@ async def test_the_error_that_asks_for_a_url_passes_where_the_user_does_not_visi
             else:
                 refusals.append(await host.error("tools/call", {"name": "enter"}))
         await proxy.aclose()
-        assert [refusal["code"] for refusal in refusals] == [-32042, -32042]
-        assert len(refusals[1]["data"]["elicitations"]) == 2
+        assert [refusal["code"] for refusal in refusals] == [-32042] * 3
+        assert [len(refusal["data"]["elicitations"]) for refusal in refusals] == [2, 0, 2]
+
+
+async def test_a_session_at_the_server_may_end_while_the_user_visits_a_url() -> None:
+    app = wanting_login(1).asgi()
+    with fail_after(25), listen(0) as listener:
+        async with serve_at(listener, app) as url, raw.modern(proxy := Proxy(url)) as host:
+            asked = await host.round("enter")
+            await app.aclose()
+            accepted: Wire = {key: {"action": "accept"} for key in asked.requests}
+            assert await host.last_round("enter", accepted, asked.state) == raw.text("in")
+            await proxy.aclose()
+
+
+async def test_middleware_sees_the_visit_of_a_url_as_any_elicitation_and_limits_count_it() -> None:
+    """Here it answers one of two."""
+    seen, calls = list[tuple[str | None, ...]](), list[Exchange]()
+
+    async def decide(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if isinstance(request, ServerRequest):
+            assert request.outer is not None
+            seen.append((request.method, request.params["message"], request.outer.method, request.outer.name))
+            if request.params["message"] == "Log in 1":
+                return {"action": "accept"}
+        return await call_next(request)
+
+    proxy = Proxy(wanting_login(2), middleware=[tap(calls.append), decide], limits=Limits(max_inputs=3))
+    async with raw.modern(proxy) as host:
+        asked = await host.round("enter")
+        assert [each["params"]["message"] for each in asked.requests.values()] == ["Log in 2"]
+        accepted: Wire = {key: {"action": "accept"} for key in asked.requests}
+        refused = await host.error("tools/call", raw.retry("enter", accepted, asked.state))
+    await proxy.aclose()
+    assert (refused["code"], refused["message"]) == (-32042, "not logged in")
+    assert sorted(seen) == [("elicitation/create", f"Log in {n}", "tools/call", "enter") for n in "12"]
+    [entered] = [each.request for each in calls if each.request.method == "tools/call"]
+    assert isinstance(entered, ClientRequest)
+    assert len(entered.sent_ids) == 2

@@ -559,6 +559,7 @@ class Client:
         """As `request`, for a proxy: *on_report* gets the params of each progress notification, as they came.
 
         *headers* are those of parameters. If the first result requires input and *leaves_input*, it is returned: the host provides that.
+        With it, the error -32042 requires the input of a tool, prompt or resource, too.
 
         When it ends, the callbacks have had all notifications that came before.
         """
@@ -573,6 +574,7 @@ class Client:
             caller=caller,
             relayed=True,
             leaves_input=leaves_input,
+            sent_ids=[],
         )
         try:
             return await self._send(connection, call)

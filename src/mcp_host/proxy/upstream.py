@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
-from anyio import create_task_group
-
 from mcp_host.client.client import Client
 from mcp_host.elicitation import Elicitation
 from mcp_host.errors import CallerError, InputRefused, McpError, UrlElicitationRequired
@@ -24,7 +22,6 @@ from mcp_host.protocol.eras import (
     DISCOVER,
     INITIALIZE,
     LOG_LEVEL,
-    NAME_PARAMETER,
     InputRequired,
 )
 from mcp_host.protocol.jsonrpc import (
@@ -60,7 +57,7 @@ from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClie
 from mcp_host.serving.service import Ask, Peer
 from mcp_host.transports.base import Transport
 from mcp_host.transports.http import StreamableHttp
-from mcp_host.types import ClientCapabilities, ElicitRequestURLParams, JSONObject, LoggingMessageNotificationParams
+from mcp_host.types import ClientCapabilities, JSONObject, LoggingMessageNotificationParams
 from mcp_host.types.base import Model
 
 if TYPE_CHECKING:
@@ -223,10 +220,10 @@ class Upstream:
                     member, listing = LISTS[method]
                     result = {member: [item.to_wire() for item in await listing(self.client)]}
                 else:
-                    result = await self._relayed(
+                    result = await self.client.relay(
                         method,
                         params_upstream(params),
-                        caller,
+                        caller=caller,
                         on_report=report if "progressToken" in meta else None,
                         headers=self.mirrored.headers(params) if method == "tools/call" and self._mirrors else {},
                         leaves_input=partial(self._leaves_input, host) if host.stateless else None,
@@ -239,31 +236,6 @@ class Upstream:
             valid = self.mirrored.note(result, first="cursor" not in params)
             result = valid if self._mirrors else result
         return self._result_for(host, method, result)
-
-    async def _relayed(self, method: str, params: Params, caller: HostCall, **options: Any) -> Params:
-        """The result of a request, which is made again once the host's user has visited the URLs that an error asks for."""
-        while True:
-            try:
-                return await self.client.relay(method, params, caller=caller, **options)
-            except UrlElicitationRequired as exc:
-                if method not in NAME_PARAMETER or not await self._visited(exc, caller):
-                    raise
-
-    async def _visited(self, required: UrlElicitationRequired, caller: HostCall) -> bool:
-        """Whether the user has, if the revision of the host has no such error: it asks for input in place of that."""
-        host, urls = caller.call.client, required.elicitations
-        if not (host.stateless and urls and self._takes(len(urls)) and host_answers(ELICIT, URL, host.capabilities)):
-            return False
-        answers = list[Params]()
-
-        async def visit(url: ElicitRequestURLParams) -> None:
-            answers.append(await caller.ask(ELICIT, self._asked(ELICIT, url.to_wire())))
-
-        with self._lock.released(caller):
-            async with create_task_group() as tasks:  # all in one round
-                for url in urls:
-                    tasks.start_soon(visit, url)
-        return all(answer.get("action") == "accept" for answer in answers)
 
     @property
     def stateless(self) -> bool:

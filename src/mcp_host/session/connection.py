@@ -23,9 +23,10 @@ from mcp_host.errors import (
     RequestTimeout,
     ServerError,
     SessionLost,
+    UrlElicitationRequired,
 )
 from mcp_host.handlers import HandlerScope, current_handler
-from mcp_host.protocol.eras import CACHEABLE, OF_A_RETRY, Complete, InputRequired, Outcome
+from mcp_host.protocol.eras import CACHEABLE, NAME_PARAMETER, OF_A_RETRY, Complete, InputRequired, Outcome
 from mcp_host.protocol.jsonrpc import Notification, Params, Success
 from mcp_host.protocol.negotiation import (
     Attempt,
@@ -207,8 +208,11 @@ class Connection:
         try:
             reply = await self._send(session, call, call.params)
         except (ServerError, SessionLost) as failure:
-            session = await self._session_after(failure, session, call)
-            reply = await self._send(session, call, call.params)
+            if isinstance(failure, UrlElicitationRequired) and call.leaves_input is not None:
+                reply = await self._visit_urls(session, call, failure)
+            else:
+                session = await self._session_after(failure, session, call)
+                reply = await self._send(session, call, call.params)
         outcome = session.era.read(call.method, reply.result)
         if isinstance(outcome, InputRequired):
             if call.leaves_input is not None and call.leaves_input(outcome):
@@ -244,6 +248,23 @@ class Connection:
         if failure.may_have_run or call.epoch is not None:
             raise failure
         return self.dispatcher.require()
+
+    async def _visit_urls(self, session: Session, call: Call, required: UrlElicitationRequired) -> Success:
+        """Make *call* again once the user has visited the URLs, for a host whose revision asks for input in place of this error.
+
+        Raises:
+            UrlElicitationRequired: They are not visited.
+        """
+        rounds = InputRequiredLoop(call, self.dispatcher, session, self._state.limits)
+        while call.method in NAME_PARAMETER and required.elicitations and await rounds.visit(required):
+            try:
+                return await self._send(session, call, call.params)
+            except UrlElicitationRequired as again:
+                required = again
+            except SessionLost as lost:  # while the user was away
+                session = await self._session_after(lost, session, call)
+                return await self._send(session, call, call.params)
+        raise required
 
     async def _provide_input(self, session: Session, call: Call, outcome: Outcome, reply: Success) -> Complete:
         """Repeat the request of *reply* with the input that the server requires, until there is a result."""

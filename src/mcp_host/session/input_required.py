@@ -20,6 +20,7 @@ from mcp_host.errors import (
     InputNotGiven,
     InputRefused,
     RoundsExceeded,
+    UrlElicitationRequired,
     excerpt,
     quoted,
 )
@@ -73,6 +74,17 @@ class InputRequiredLoop:
         finally:
             call.timeouts.resume()
         return answers
+
+    async def visit(self, required: UrlElicitationRequired) -> bool:
+        """Ask the user to visit the URLs of an error, as if a result required that. Returns whether they have."""
+        sent_ids, urls = self.call.sent_ids, required.elicitations
+        assert sent_ids, "a relayed call notes them"
+        requests = {str(n): InputRequest("elicitation/create", url.to_wire()) for n, url in enumerate(urls)}
+        try:
+            given = await self.collect(InputRequired(requests, None), Success(sent_ids[-1], {}))
+        except (InputNotGiven, RoundsExceeded):  # the host gets the error
+            return False
+        return all(answer.get("action") == "accept" for answer in given["inputResponses"].values())
 
     def _count(self, methods: Sequence[str]) -> None:
         limits, inputs = self.limits, len(methods)
