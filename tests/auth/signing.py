@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from joserfc import jwt
+from joserfc.errors import SecurityWarning
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 from joserfc.registry import HeaderParameter
@@ -16,6 +18,7 @@ from tests.auth.authorization_server import AuthorizationServer
 KEY = ECKey.generate_key("P-256", {"kid": "1"}, private=True)
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"}, private=True)
 ED25519 = OKPKey.generate_key("Ed25519", {"kid": "ed"}, private=True)
+EDDSA = OKPKey.generate_key("Ed25519", {"kid": "old", "alg": "EdDSA", "use": "sig"}, private=True)
 OTHER_KEY = ECKey.generate_key("P-256", {"kid": "2"}, private=True)
 
 
@@ -31,9 +34,10 @@ def claims(issuer: str, resource: str, **changed: object) -> dict[str, object]:
 
 def signed(claims: Mapping[str, Any], key: Key = KEY, algorithm: str = "ES256", **header: object) -> str:
     registry = JWSRegistry({"vendor": HeaderParameter("of a vendor", "str")}, [algorithm])
-    return jwt.encode({"alg": algorithm, "kid": "1", **header}, dict(claims), key, registry=registry)
+    with warnings.catch_warnings(action="ignore", category=SecurityWarning):  # of EdDSA, an old name
+        return jwt.encode({"alg": algorithm, "kid": "1", **header}, dict(claims), key, registry=registry)
 
 
 def signing_server(**options: Any) -> AuthorizationServer:
     """An authorization server with all keys but the other one."""
-    return AuthorizationServer(keys=[public(KEY), public(RSA), public(ED25519)], **options)
+    return AuthorizationServer(keys=[public(each) for each in (KEY, RSA, ED25519, EDDSA)], **options)

@@ -25,7 +25,7 @@ from mcp_host.serving.http.uvicorn_server import UvicornServer, listen, serve_at
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 from tests.asgi import serving
 from tests.auth.authorization_server import AuthorizationServer
-from tests.auth.signing import ED25519, KEY, OTHER_KEY, RSA, claims, public, signed, signing_server
+from tests.auth.signing import ED25519, EDDSA, KEY, OTHER_KEY, RSA, claims, public, signed, signing_server
 from tests.auth.verifying import raise_refused
 from tests.auth.world import oauth
 from tests.extent import on_both
@@ -109,6 +109,8 @@ GOOD: dict[str, tuple[Wire, Callable[[Wire], str]]] = {
     "RS256": ({}, lambda claims: signed(claims, RSA, "RS256", kid="rsa")),
     "PS256": ({}, lambda claims: signed(claims, RSA, "PS256", kid="rsa")),
     "Ed25519": ({}, lambda claims: signed(claims, ED25519, "Ed25519", kid="ed")),
+    "its name before RFC 9864": ({}, lambda claims: signed(claims, ED25519, "EdDSA", kid="ed")),
+    "a key of that name": ({}, lambda claims: signed(claims, EDDSA, "EdDSA", kid="old")),
     "a client": ({"sub": None, "client_id": "cron"}, signed),
     "clocks that differ": ({"exp": NOW + DAY, "nbf": NOW + 5}, signed),
 }

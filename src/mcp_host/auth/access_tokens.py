@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcp_host.auth.errors import AuthError, DiscoveryFailed
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 ALGORITHMS = (  # asymmetric ones: with HS256, the secret would be a public key
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "Ed25519"),
+    *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),  # the last is what many issuers still call it (RFC 8037)
 )
 KEY_TYPES = ("RSA", "EC", "OKP")
 TYPES = ("at+jwt", "application/at+jwt", "jwt")  # "typ" of other JWTs of the issuer, such as proofs, is another
@@ -73,6 +74,9 @@ class TokenVerifier:
         """Why the keys could not be fetched; empty if they were."""
         # Header parameters "not defined by this specification MUST be ignored when not understood" (RFC 7515, section 4).
         self._tokens = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
+        eddsa = copy(JWSRegistry.algorithms["EdDSA"])
+        eddsa.security_warning = None  # that RFC 9864 has new names: it is the issuer who chooses
+        self._tokens.algorithms = JWSRegistry.algorithms | {"EdDSA": eddsa}
         self._claims = JWTClaimsRegistry(
             now=lambda: int(clock()),
             leeway=LEEWAY,
