@@ -7,14 +7,15 @@ from typing import Any
 
 import httpx
 import pytest
-from anyio import Event, create_task_group, current_time, fail_after, sleep, wait_all_tasks_blocked
+from anyio import Event, create_task_group, current_time, fail_after, sleep, sleep_forever, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Deny, Elicitation, FormRequest, Limits, Stdio, ToolPins, ToolPolicy
 from mcp_host.errors import McpError, ResourceNotFound, ServerError
 from mcp_host.group import ServerOptions, group_name
 from mcp_host.proxy import Proxy, allow_tools, ask_host
-from mcp_host.proxy.router import LIST_TIMEOUT, WAIT
+from mcp_host.proxy.router import ANSWER_TIMEOUT, WAIT
+from mcp_host.proxy.upstream import UNWRITABLE
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import RemoteClient
 from mcp_host.testing import Context, ScriptedPeer, Server
@@ -321,13 +322,79 @@ async def test_if_all_are_down_the_host_is_told_why(host: str) -> None:
         await proxy.aclose()
 
 
+DEEP, ENDLESS = b'{"a":' * 600 + b"1" + b"}" * 600, b'{"a":1e999}'
+
+
+def verbose(part: str, words: bytes) -> ScriptedPeer:
+    """A server with a tool "good" that says something of its own in *part* of what it offers, a tool among it."""
+    said = {name: words if name == part else b"{}" for name in ("tool", "experimental", "info")}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply_error(await peer.receive("server/discover"), *METHOD_NOT_FOUND)
+        first = await peer.receive("initialize")
+        declared = b'{"tools":{},"experimental":{"of":%(experimental)s}}' % {b"experimental": said["experimental"]}
+        info = b'{"name":"v","version":"1","of":%s}' % said["info"]
+        result = b'{"protocolVersion":"2025-11-25","capabilities":%s,"serverInfo":%s}' % (declared, info)
+        await peer.send_raw(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (first["id"], result))
+        while True:
+            asked = await peer.receive("tools/list")
+            tools = b'{"name":"good","inputSchema":{}},{"name":"other","inputSchema":%s}' % said["tool"]
+            await peer.send_raw(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[%s]}}' % (asked["id"], tools))
+
+    return ScriptedPeer(script)
+
+
+@pytest.mark.fault("J13", "T05")
+@each_host
+async def test_what_a_server_says_of_itself_and_cannot_be_passed_on_is_left_out(
+    host: str, subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A host could not connect, or see any tool, also of the other servers."""
+    for part in ("tool", "experimental", "info"):
+        for words in (DEEP, ENDLESS):
+            with subtests.test(part, words=words[:20]):
+                async with through(Proxy({"one": verbose(part, words), "other": verbose(part, words)}), host) as client:
+                    listed = [tool.name for tool in await client.list_tools()]
+                async with through(Proxy(verbose(part, words)), host) as client:
+                    alone = [tool.name for tool in await client.list_tools()]
+                expected = ["good"] if part == "tool" else ["good", "other"]
+                assert alone == expected
+                assert listed == [f"{server}__{name}" for server in ("one", "other") for name in expected]
+    assert {text.partition(": ")[2] for text in caplog.messages if "left out" in text} == {
+        f"1 of its tools are left out: {UNWRITABLE}",
+        f"some of its capabilities are left out: {UNWRITABLE}",
+    }
+
+
+@in_no_time
+async def test_a_server_that_does_not_set_its_level_keeps_it_from_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def deaf(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"logging": {}})
+        await sleep_forever()
+
+    async def good(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"logging": {}})
+        await peer.reply(await peer.receive("logging/setLevel"), {})
+        set_level.set()
+
+    set_level = Event()
+    with fail_after(100):
+        async with Client(
+            proxy := Proxy({"deaf": ScriptedPeer(deaf), "good": ScriptedPeer(good)}), era="legacy"
+        ) as client:
+            await client.set_log_level("error")
+            await set_level.wait()
+        await proxy.aclose()
+    assert "deaf: its log level cannot be set: no answer within 20 seconds" in caplog.messages
+
+
 @in_no_time
 @each_host
 async def test_a_list_that_a_server_does_not_give_is_left_out(host: str, caplog: pytest.LogCaptureFixture) -> None:
     class Waiting(Node):
         async def reply(self, request: dict[str, Any], result: Mapping[str, Any]) -> None:
             if request["method"] == "resources/list":
-                await sleep(2 * LIST_TIMEOUT)
+                await sleep(2 * ANSWER_TIMEOUT)
             await super().reply(request, result)
 
     nodes = {"good": Node(), "refuses": Node(), "waits": Waiting(), "none": Node()}

@@ -245,7 +245,7 @@ class Relay(Service):
             logger.log(level, "%s: %s", self.settings.shown_name, exc)
             raise error_downstream(exc, stateless=client.stateless) from exc
         self.upstreams[key] = upstream
-        self.info = upstream.client.server_info
+        self.info = upstream.server_info()
         self.instructions = upstream.client.instructions
         self.declared = upstream.capabilities()
 

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 WAIT = 5.0  # seconds for all servers to connect, once one has: as long as a `ClientGroup` waits
 PROGRESS = "notifications/progress"
 TASK_STATUS = "notifications/tasks/status"
-LIST_TIMEOUT = 20.0  # seconds for a server to list: hosts wait for 30 to 60
+ANSWER_TIMEOUT = 20.0  # seconds for each server, of a request to all: hosts wait for 30 to 60
 NAMED = ("tools/call", "prompts/get")
 """Requests that name their server, which connects with them if need be."""
 
@@ -190,11 +190,9 @@ class Router(Service):
         if method not in NAMED:
             await self._prepare(call.client)
         if method == "logging/setLevel":
-            for server in self._declaring(method):
-                try:
-                    await self.servers[server].find(method, params, call.client)(call, ask)
-                except RequestError as exc:
-                    logger.warning("%s: its log level cannot be set: %s", server, exc.message)
+            _, errors = await self._ask_each(self._declaring(method), method, params, call, ask)
+            for server, error in errors.items():
+                logger.warning("%s: its log level cannot be set: %s", server, error.message)
             return {}
         server, params = await self._route(method, params, call, ask)
         result = await self.servers[server].find(method, params, call.client)(call, ask)
@@ -209,34 +207,41 @@ class Router(Service):
         """
         await self._prepare(call.client)
         asked = [name for name in self._declaring(method) if self.servers[name].connected(call.client)]
-        lists = {server: list[Params]() for server in asked}
-        errors = dict[str, RequestError]()
-
-        async def list_one(server: str) -> None:
-            try:
-                with fail_after(LIST_TIMEOUT):
-                    result = await self.servers[server].find(method, params, call.client)(call, ask)
-                lists[server] = result[LISTS[method][0]]
-                return
-            except RequestError as exc:
-                error = exc
-            except TimeoutError:
-                error = RequestError(INTERNAL_ERROR, f"no answer within {LIST_TIMEOUT:g} seconds")
-            if error.code != METHOD_NOT_FOUND:  # such as that of templates, which not all have
+        results, errors = await self._ask_each(asked, method, params, call, ask)
+        member = LISTS[method][0]
+        for server, error in errors.items():
+            if error.code == METHOD_NOT_FOUND:  # such as that of templates, which not all have
+                results[server] = {member: []}
+            else:
                 logger.warning("%s: what %s lists is left out: %s", server, method, error.message)
-                errors[server] = error
-
-        async with create_task_group() as tasks:
-            for server in asked:
-                tasks.start_soon(list_one, server)
-        if errors and len(errors) == len(asked):
+        lists = {server: results[server][member] for server in asked if server in results}
+        if asked and not lists:
             raise errors[asked[0]]
-        lists = {server: items for server, items in lists.items() if server not in errors}
         if method == "prompts/list":
             lists = {server: self._renamed(server, items) for server, items in lists.items()}
         if method in URI:
             return self.resources.keep(method, lists)
         return [item for items in lists.values() for item in items]  # the policy has named the tools
+
+    async def _ask_each(
+        self, servers: Sequence[str], method: str, params: Params, call: ReceivedRequest, ask: Ask
+    ) -> tuple[dict[str, Params], dict[str, RequestError]]:
+        """The results of *servers*, and the errors of the others. None waits for another one."""
+        results, errors = dict[str, Params](), dict[str, RequestError]()
+
+        async def ask_one(server: str) -> None:
+            try:
+                with fail_after(ANSWER_TIMEOUT):
+                    results[server] = await self.servers[server].find(method, params, call.client)(call, ask)
+            except RequestError as exc:
+                errors[server] = exc
+            except TimeoutError:
+                errors[server] = RequestError(INTERNAL_ERROR, f"no answer within {ANSWER_TIMEOUT:g} seconds")
+
+        async with create_task_group() as tasks:
+            for server in servers:
+                tasks.start_soon(ask_one, server)
+        return results, errors
 
     async def _list_resources(self, call: ReceivedRequest, ask: Ask) -> None:
         for method in URI:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from mcp_host.errors import McpError, NotAdvertised, ResourceNotFound, ServerError
+from mcp_host.errors import CallerError, McpError, NotAdvertised, ResourceNotFound, ServerError
 from mcp_host.protocol.eras import (
     CREATE_MESSAGE,
     DISCOVER,
@@ -26,7 +26,9 @@ from mcp_host.protocol.jsonrpc import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
+    Notification,
     Params,
+    encode,
 )
 from mcp_host.serving.errors import RequestError, read
 from mcp_host.serving.remote_client import RemoteClient
@@ -97,6 +99,15 @@ def params_upstream(params: Params) -> Params:
     kept = {key: value for key, value in meta.items() if key not in OF_ONE_CONNECTION and key != "progressToken"}
     without = {key: value for key, value in params.items() if key != "_meta"}
     return without | ({"_meta": kept} if kept else {})
+
+
+def is_writable(member: object) -> bool:
+    """Whether a *member* of a result, as it was read, can be written: no number in it is infinite, and it does not nest too deeply."""
+    try:
+        encode(Notification("", {"": member}))
+    except CallerError:
+        return False
+    return True
 
 
 def amount_of(progress: Params) -> float:

@@ -48,6 +48,7 @@ from mcp_host.proxy.translation import (
     check_params,
     error_downstream,
     host_answers,
+    is_writable,
     params_upstream,
     result_downstream,
 )
@@ -57,7 +58,7 @@ from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClie
 from mcp_host.serving.service import Ask, Peer
 from mcp_host.transports.base import Transport
 from mcp_host.transports.http import StreamableHttp
-from mcp_host.types import ClientCapabilities, JSONObject, LoggingMessageNotificationParams
+from mcp_host.types import ClientCapabilities, Implementation, JSONObject, LoggingMessageNotificationParams
 from mcp_host.types.base import Model
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ LISTS: Mapping[str, tuple[str, Callable[[Client], Awaitable[Sequence[Model]]]]] 
 """The lists: the member of the result that has the items, and what lists those of all pages."""
 
 CONNECTING = (INITIALIZE, DISCOVER)
+
+UNWRITABLE = "there are infinite numbers in them, or they nest too deeply"
 
 Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
 
@@ -237,6 +240,17 @@ class Upstream:
             result = valid if self._mirrors else result
         return self._result_for(host, method, result)
 
+    def _without_unwritable(self, member: str, result: Params) -> Params:
+        """A list without the items that could be read and cannot be written: each would cost all others, also of other servers."""
+        items = result.get(member)
+        if not isinstance(items, list) or is_writable(items):
+            return result
+        kept = [item for item in items if is_writable([item])]
+        logger.warning(
+            "%s: %d of its %s are left out: %s", self._settings.shown_name, len(items) - len(kept), member, UNWRITABLE
+        )
+        return result | {member: kept}
+
     @property
     def stateless(self) -> bool:
         """Whether the server speaks a revision without a handshake."""
@@ -250,7 +264,16 @@ class Upstream:
     def capabilities(self) -> Params:
         """What the host gets to see of the server's capabilities."""
         received = self.client.server_capabilities.to_wire()
-        return capabilities_downstream(received, stateless=self.stateless, host_stateless=self._host.stateless)
+        declared = capabilities_downstream(received, stateless=self.stateless, host_stateless=self._host.stateless)
+        kept = {name: value for name, value in declared.items() if is_writable({name: value})}
+        if len(kept) < len(declared):
+            logger.warning("%s: some of its capabilities are left out: %s", self._settings.shown_name, UNWRITABLE)
+        return kept
+
+    def server_info(self) -> Implementation:
+        """What the server says of itself, without more than its name and version if that cannot be written."""
+        info = self.client.server_info
+        return info if is_writable(info.to_wire()) else Implementation(name=info.name, version=info.version)
 
     # What the server sends
 
@@ -310,6 +333,8 @@ class Upstream:
         return for_host(self._settings.shown_name, method, params) if self._settings.shared else dict(params)
 
     def _result_for(self, host: RemoteClient, method: str, result: Params) -> Params:
+        if method in LISTS:
+            result = self._without_unwritable(LISTS[method][0], result)
         if self.stateless and not host.stateless:
             return result_downstream(method, result)
         if not self._settings.shared or result.get("resultType") != "input_required":
