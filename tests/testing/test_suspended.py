@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
-from anyio import Event, create_task_group, move_on_after, sleep_forever, to_thread
+from anyio import Event, create_task_group, move_on_after, sleep, sleep_forever, to_thread
 from anyio.lowlevel import checkpoint
 
-from mcp_host.testing import Context, Server, ToolError
+from mcp_host.testing import Context, RequestError, Server, ToolError
 from tests.extent import on_both
 from tests.testing.raw import Wire, answer, calls, failed, modern, retry, text, use
 
@@ -291,6 +293,25 @@ async def test_a_function_that_fails_while_suspended_fails_the_retry() -> None:
         result = await raw.last_round("fail", {"sampling-1": answer("x")}, asked.state)
 
     assert result == failed("no use")
+
+
+@pytest.mark.fake_clock
+async def test_what_came_of_a_suspended_function_is_kept_until_its_state_expires() -> None:
+    server, kept = Server("s", resume_timeout=2), list[ref[RequestError]]()
+
+    @server.tool
+    async def impatient(ctx: Context) -> None:
+        with move_on_after(0.5):
+            await ctx.sample("Why?")
+        kept.append(ref(error := RequestError(-31999, "too late")))
+        raise error
+
+    async with modern(server) as raw:
+        await raw.round("impatient")
+        for seconds, is_kept in ((1.5, True), (1.0, False)):
+            await sleep(seconds)
+            gc.collect()
+            assert [each() is not None for each in kept] == [is_kept]
 
 
 async def test_cancelling_the_retry_ends_the_function() -> None:

@@ -159,7 +159,7 @@ class Stateless:
         suspended = self._resume(call, answers) if "requestState" in request.params else None
         if suspended is None:
             suspended = SuspendedCall(call, self._service.pause)
-            self._spawn(partial(suspended.run, function))
+            self._spawn(partial(self._run, suspended, function))
         if requests := await suspended.resume(call, answers):
             state = self._suspend(suspended, request)
             return self._with_server_info(
@@ -177,16 +177,18 @@ class Stateless:
             return self._with_server_info(result | {"requestState": state})
         return self._complete(request.method, result)
 
+    async def _run(self, suspended: SuspendedCall, function: Handler) -> None:
+        await suspended.run(function)
+        self._suspended.pop(suspended.id, None)  # if its state has expired
+
     def _suspend(self, suspended: SuspendedCall, request: Request) -> str:
         """Keep a call for its retry, and return the request state that resumes it. If there is no room, cancel it."""
-        now, limit = current_time(), self._service.max_suspended
-        self._suspended = {key: kept for key, kept in self._suspended.items() if now < kept.expires}
-        if len(self._suspended) >= limit:
+        if len(self._suspended) >= (limit := self._service.max_suspended):
             suspended.scope.cancel()
             raise RequestError(INTERNAL_ERROR, f"{limit:,} calls wait for input already (max_suspended)")
-        state, id = self._states.write_suspended(request)
-        self._suspended[id] = suspended
-        suspended.expires = suspended.scope.deadline = now + self._service.resume_timeout
+        state, suspended.id = self._states.write_suspended(request)
+        self._suspended[suspended.id] = suspended
+        suspended.scope.deadline = current_time() + self._service.resume_timeout
         return state
 
     def _resume(self, call: ReceivedRequest, answers: Params) -> SuspendedCall | None:
@@ -227,7 +229,8 @@ class SuspendedCall:
 
     def __init__(self, call: ReceivedRequest, pause: float) -> None:
         self._pause = pause
-        self.expires = math.inf
+        self.id = ""
+        """That of its last state, if it has been suspended."""
         self.scope = CancelScope()
         self._call = replace(call, notify=self._notify)
         self._current: ReceivedRequest | None = None
@@ -237,18 +240,21 @@ class SuspendedCall:
         self._outcome: Params | Exception = RequestError(INTERNAL_ERROR, "the server has cancelled this request")
         self._ended = False
         self._changed = Event()
+        self._resumed = Event()
 
     async def run(self, function: Handler) -> None:
-        """Run *function* until it has ended."""
-        try:
-            with self.scope:
-                try:
-                    self._outcome = await function(self._call, self._request)
-                except Exception as exc:
-                    self._outcome = exc  # raised by `result`
-        finally:
-            self._ended = True
-            self._changed.set()
+        """Run *function* until it has ended, or has been suspended for too long. While it is, keep what came of it."""
+        with self.scope:
+            try:
+                self._outcome = await function(self._call, self._request)
+            except Exception as exc:
+                self._outcome = exc  # raised by `result`
+            finally:
+                self._ended = True
+                self._changed.set()
+            if self._current is None:
+                self._resumed = Event()
+                await self._resumed.wait()
 
     async def resume(self, call: ReceivedRequest, answers: Mapping[str, Params]) -> dict[str, Params]:
         """Continue with *answers* until the function has ended or requests input; return its open input requests.
@@ -256,6 +262,7 @@ class SuspendedCall:
         Unknown answers are ignored. If the caller is cancelled, so is the function.
         """
         self._current, self.scope.deadline = call, math.inf
+        self._resumed.set()
         self._call.request, self._call.client = call.request, call.client
         for key, (_, answer) in self._requests.items():
             if key in answers:
