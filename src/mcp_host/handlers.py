@@ -23,7 +23,7 @@ from mcp_host.limits import Limits
 from mcp_host.protocol.eras import CREATE_MESSAGE
 from mcp_host.protocol.jsonrpc import INTERNAL_ERROR
 
-if sys.version_info >= (3, 14):  # pragma: no cover
+if sys.version_info >= (3, 14):
     from annotationlib import Format
 
 P = ParamSpec("P")
@@ -283,7 +283,7 @@ def _takes_one(function: object) -> bool:
 def inspected(function: Callable[..., object], *, follow_wrapped: bool) -> Signature | None:
     """The signature of *function*, or with *follow_wrapped* of the function that it wraps; None if there is none."""
     try:
-        if sys.version_info >= (3, 14):  # pragma: no cover  # evaluates annotations here
+        if sys.version_info >= (3, 14):  # evaluates annotations here
             return signature(function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF)
         return signature(function, follow_wrapped=follow_wrapped)
     except (TypeError, ValueError):

@@ -232,7 +232,7 @@ async def test_a_handler_that_fails_on_its_way_out_of_a_call_that_has_ended_ends
     async with connected(ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=model)) as client:
         await client.call_tool("geo")
         await anyio.wait_all_tasks_blocked()
-        await client.call_tool("geo")
+        assert (await client.call_tool("geo")).to_wire() == EMPTY
 
 
 @pytest.mark.fault("J08")

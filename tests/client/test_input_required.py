@@ -335,6 +335,7 @@ async def test_input_for_a_call_of_ours_waits_for_the_model_however_much_there_i
 # Deadlines and endings
 
 
+@pytest.mark.fake_clock
 @on_both
 async def test_our_own_time_is_not_the_servers_silence() -> None:
     async def think(request: SamplingRequest) -> CreateMessageResult:
@@ -344,6 +345,8 @@ async def test_our_own_time_is_not_the_servers_silence() -> None:
     peer = answering(wants(None, k=SAMPLE), DONE)
     async with connected(peer, sampling=sampling(with_tools=think)) as client:
         await client.call_tool("x", idle_timeout=0.2)
+
+    assert peer.received[-1]["params"]["inputResponses"] == {"k": PARIS}
 
 
 @on_both

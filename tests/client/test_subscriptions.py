@@ -427,7 +427,7 @@ async def test_a_server_that_sends_no_requests_cancels_no_call_of_ours_either() 
         await peer.reply(call, EMPTY)
 
     async with connected(ScriptedPeer(script)) as client:
-        await client.call_tool("x")
+        assert (await client.call_tool("x")).to_wire() == EMPTY
 
 
 async def test_a_stream_that_fails_ten_times_in_a_row_is_one_warning_and_opened_again() -> None:
@@ -628,7 +628,8 @@ async def test_closing_while_a_subscription_ends_raises_nothing() -> None:
 
     async with connected(ScriptedPeer(script), on_change=ignore) as client:
         await client.subscribe_resource("a:1")
-        await ended_by_closing(client, lambda: client.unsubscribe_resource("a:1"), begun=unsubscribing)
+        [ended] = await ended_by_closing(client, lambda: client.unsubscribe_resource("a:1"), begun=unsubscribing)
+    assert "was closed" in str(ended)
 
 
 @pytest.mark.backends("trio")  # asyncio itself stops for a task that exits
@@ -650,4 +651,4 @@ async def test_a_callback_whose_own_tasks_exit_ends_no_host() -> None:
         await peer.reply(await peer.receive("tools/call"), EMPTY)
 
     async with connected(ScriptedPeer(script), on_change=exits) as client:
-        await client.call_tool("x")
+        assert (await client.call_tool("x")).to_wire() == EMPTY

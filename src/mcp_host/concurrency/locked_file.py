@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from errno import EFBIG, EINVAL, EPERM
 from pathlib import Path
 
-if sys.platform == "win32":  # pragma: no cover
+if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
@@ -163,7 +163,7 @@ def _open_for_this_user(path: str, flags: int) -> int:
 
 def _sync_folder(folder: Path) -> None:
     """Let a new name in *folder* outlast a power cut, where the system can."""
-    if sys.platform == "win32":  # pragma: no cover
+    if sys.platform == "win32":
         return
     with suppress(OSError):  # the file is replaced already, and some file systems cannot do this
         descriptor = os.open(folder, os.O_RDONLY)
@@ -175,7 +175,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _lock(descriptor: int) -> bool:
     try:
-        if sys.platform == "win32":  # pragma: no cover
+        if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -185,7 +185,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    if sys.platform == "win32":  # pragma: no cover
+    if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
     else:
         fcntl.flock(descriptor, fcntl.LOCK_UN)

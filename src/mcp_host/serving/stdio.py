@@ -24,7 +24,7 @@ from mcp_host.serving.session import Session
 from mcp_host.transports._process.child import LINES_PER_TICK, OnChunk, ReadablePipe, WritablePipe
 from mcp_host.transports.stdio import LineBuffer, LineWriter, LongLine
 
-if sys.platform != "win32":  # pragma: no branch
+if sys.platform != "win32":
     from mcp_host.transports._process.posix import InheritedWriteEnd, ReadEnd
 
 ANSWER_TIMEOUT = 0.5  # seconds for the calls in progress when stdin ends: a server in a shell pipe still answers

@@ -215,7 +215,7 @@ def _one_at_a_time() -> Lock:
 _locks: RunVar[Lock] = RunVar("mcp_host.terminal")  # a lock is bound to an event loop
 
 
-if sys.platform == "win32":  # pragma: no cover  # a wait for a Windows console cannot be cancelled
+if sys.platform == "win32":  # a wait for a Windows console cannot be cancelled
 
     def _flush(fd: int) -> None: ...
 

@@ -170,7 +170,7 @@ def read_line(prompt: str) -> str:
 
 def _has_more() -> bool:
     """Whether more was typed with the last line, such as the rest of a paste."""
-    if sys.platform == "win32":  # pragma: no cover  # select is for sockets there
+    if sys.platform == "win32":  # select is for sockets there
         return False
     return bool(select([sys.stdin], [], [], QUIET)[0])
 

@@ -187,7 +187,7 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 @contextmanager
 def _listen_at(uds: str) -> Iterator[socket.socket]:
     """A new unix socket, which is removed in the end."""
-    if sys.platform == "win32":  # pragma: no cover
+    if sys.platform == "win32":
         raise OSError("asyncio serves no unix sockets on Windows")
     with socket.socket(socket.AF_UNIX) as listener:
         with socket.socket(socket.AF_UNIX) as probe:

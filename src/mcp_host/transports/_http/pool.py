@@ -330,7 +330,7 @@ class Connection:
         descriptor = self._socket.fileno()
         if descriptor < 0:
             return True
-        if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+        if sys.platform == "win32":
             return bool(select.select([descriptor], [], [], 0)[0])
         poll = select.poll()  # select() fails from descriptor 1024 on
         poll.register(descriptor, select.POLLIN)

@@ -11,12 +11,12 @@ from pathlib import Path
 from mcp_host.errors import ConnectFailed
 from mcp_host.transports._process.child import Child
 
-if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+if sys.platform == "win32":
     from mcp_host.transports._process.windows import start_child
 else:
     from mcp_host.transports._process.posix import start_child
 
-if sys.platform == "win32":  # pragma: no cover  # runs on Windows only
+if sys.platform == "win32":
     INHERITED = (
         *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE"),
         *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
