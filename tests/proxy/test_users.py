@@ -226,23 +226,45 @@ def test_by_default_the_resource_is_the_url_that_is_printed(
     assert (served, err) == ([resource or out.strip()], "")
 
 
+async def by_name(token: str) -> str:
+    return token
+
+
+BY_NAME = ProtectedResource(MCP, "https://auth.example", ["https://mcp.example/x"], by_name)
+
+
+async def post(app: HttpApp, user: str, body: Wire, headers: Wire | None = None) -> httpx.Response:
+    """Send a request as a *user*, who may be anybody."""
+    given = {"authorization": f"Bearer {user}", "accept": ACCEPT, **(headers or {})}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+        return await http.post("/mcp", headers=given, json=body)
+
+
 async def test_users_are_forgotten_when_they_are_idle_and_others_come() -> None:
-    async def verify(token: str) -> str:
-        return token
-
-    async def status(app: HttpApp, user: str) -> int:
-        headers = {"authorization": f"Bearer {user}", "accept": ACCEPT, **repeated(DISCOVER)}
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            return (await http.post("/mcp", headers=headers, json=DISCOVER)).status_code
-
-    protected = ProtectedResource(MCP, "https://auth.example", ["https://mcp.example/x"], verify)
     for idle, statuses in ((1000.0, [200, 503, 200]), (0.0, [200, 200, 200])):
-        app = HttpApp(
-            Planner()._catalog, json_response=True, path="/mcp", protected=protected, max_sessions=1, idle=idle
-        )
+        app = HttpApp(Planner()._catalog, json_response=True, path="/mcp", protected=BY_NAME, max_sessions=1, idle=idle)
         with fail_after(IN_TIME):
-            assert [await status(app, user) for user in ("ada", "bob", "ada")] == statuses
+            answers = [await post(app, user, DISCOVER, repeated(DISCOVER)) for user in ("ada", "bob", "ada")]
+            assert [answer.status_code for answer in answers] == statuses
+
+
+async def test_no_user_has_all_sessions() -> None:
+    """Another takes the place of the one that has been idle for longest, until both have as many."""
+    app = HttpApp(Planner()._catalog, json_response=True, path="/mcp", protected=BY_NAME, max_sessions=3)
+    begun = list[tuple[str, httpx.Response]]()
+    with fail_after(IN_TIME):
+        for user in ("ada", "ada", "ada", "ada", "bob", "ada", "bob", "cid", "cid"):
+            begun.append((user, await post(app, user, request(0, "initialize", INITIALIZE))))
+        alive = [
+            (
+                await post(app, user, request(1, "ping"), {"mcp-session-id": answer.headers["mcp-session-id"]})
+            ).status_code
+            for user, answer in begun
+            if answer.status_code == 200
+        ]
+        await app.aclose()
+    assert [answer.status_code for _, answer in begun] == [200, 200, 200, 503, 200, 503, 503, 200, 503]
+    assert alive == [404, 404, 200, 200, 200]  # three of Ada, of which one is left, then Bob and Cid
 
 
 def test_an_issuer_needs_a_resource_and_no_token(subtests: pytest.Subtests) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -60,6 +61,7 @@ class HttpApp:
 
     *token*, *hosts* and *protected* are those of an `Access`. Each principal has sessions, calls and streams that no other reaches.
     There are at most *max_sessions*, and principals with stateless requests; what is not used for *idle* seconds ends when another begins.
+    No principal has all sessions: those of the others take the places of its own, until it has as many as they.
 
     Raises:
         ValueError: *token* cannot be sent as a bearer token.
@@ -192,15 +194,24 @@ class HttpApp:
     def _new_session(self, principal: Principal) -> HttpSession:
         """Begin a session, after those have ended that are idle.
 
+        If there are as many as there may be, it takes the place of one of the principal with the most, unless that has
+        no more than *principal* has with this one.
+
         Raises:
-            HttpError: There are as many as there may be.
+            HttpError: There is no place.
         """
         before = current_time() - self._idle
-        for session in [each for each in self._sessions.values() if each.idle_since <= before]:
+        ended = [each for each in self._sessions.values() if each.idle_since <= before]
+        if len(self._sessions) - len(ended) >= self._max_sessions:
+            counts = Counter(each.principal for each in self._sessions.values())
+            [(most, count)] = counts.most_common(1)
+            if count <= counts[principal] + 1:
+                raise HttpError(503, f"there are {self._max_sessions:,} sessions already", retry_after="60")
+            theirs = [each for each in self._sessions.values() if each.principal == most]
+            ended = [min(theirs, key=lambda each: each.idle_since)]
+        for session in ended:
             del self._sessions[session.id]
             session.close()
-        if len(self._sessions) >= self._max_sessions:
-            raise HttpError(503, f"there are {self._max_sessions:,} sessions already", retry_after="60")
         return HttpSession(self._service, principal, json_response=self._json_response)
 
     def _forget_unbegun(self, session: HttpSession) -> None:
