@@ -20,6 +20,7 @@ from mcp_host.group import ClientGroup, ProposedServer, ServerConsents
 from mcp_host.group.file_server import FileOptions, FileServer
 from mcp_host.group.options import GroupOptions, NotStarted, ServerOptions
 from mcp_host.limits import Limits
+from mcp_host.secret import HIDDEN
 from mcp_host.transports.http import StreamableHttp
 from mcp_host.transports.stdio import Stdio
 from mcp_host.types import Tool
@@ -195,8 +196,12 @@ async def test_a_person_sees_and_agrees_to_all_of_a_projects_files_that_decides_
         "oauth.client_id: me",
         "oauth.client_secret: **********",
     )
-    for name, changed in ((".env", "PATH=/tmp/evil:/usr/bin\nTOKEN=t0k3n\n"), ("key", "k2")):
-        with subtests.test(name):
+    for name, changed in (
+        (".env", "PATH=/tmp/evil:/usr/bin\nTOKEN=t0k3n\n"),
+        (".env", f"PATH=/tmp/evil:/usr/bin\nTOKEN=t0k3n\nBASH_ENV={HIDDEN}\n"),  # the file has what hides others
+        ("key", "k2"),
+    ):
+        with subtests.test(changed):
             assert await asked() == []
             (project / name).write_text(changed)
             assert [each.name for each in await asked()] == ["a"]

@@ -234,7 +234,7 @@ class _Expander:
             return ServerPreview(
                 shown=_shown(shown),
                 variables=_in_order(_shown_values(shown.headers)),
-                digest=digest([_identity(real), _of_files(_secrets(settled.headers)), settings, given]),
+                digest=digest([_identity(real), _of_files(_secrets(settled.headers), {}), settings, given]),
                 host=_host(settled),
                 links=self._links(),
                 _expander=self,
@@ -242,14 +242,14 @@ class _Expander:
         assert isinstance(real, StdioServer), "it is of the same kind"
         assert isinstance(settled, StdioServer), "it is of the same kind"
         more = self._env_file(real.env_file)
-        said = {**more, **_secrets(settled.env)}
-        deciding = {name: value for name, value in said.items() if decides(name)}
+        env = _secrets(settled.env)
+        deciding = {name: value for name, value in {**more, **env}.items() if decides(name)}
         variables = _in_order({**dict.fromkeys(more, HIDDEN), **_shown_values(shown.env), **deciding})
         env_file = None if shown.env_file is None else os.fspath(self._values.folder / shown.env_file)
         return ServerPreview(
             shown=_shown(shown),
             variables=variables,
-            digest=digest([_identity(real), real.cwd, real.env_file, _of_files(said), given]),
+            digest=digest([_identity(real), real.cwd, real.env_file, _of_files(env, more), given]),
             cwd=None if shown.cwd is None else escaped(shown.cwd),
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
@@ -373,9 +373,9 @@ def _secrets(values: Mapping[str, Value]) -> SecretValues[str]:
     return SecretValues({name: value for name, value in values.items() if isinstance(value, Secret)})
 
 
-def _of_files(values: Mapping[str, str]) -> dict[str, str]:
-    """Those of *values* of which the files say more than where they are from, which is among the variables of the entry."""
-    return {name: value for name, value in values.items() if value != HIDDEN}
+def _of_files(values: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Those of *values*, and of *more* from a file, of which the files say more than where they are from, which is among the variables of the entry."""
+    return {name: value for name, value in {**more, **values}.items() if values.get(name) != HIDDEN}
 
 
 def _identity(server: StdioServer | HttpServer) -> list[str | None]:
