@@ -143,7 +143,7 @@ def test_an_import_says_if_others_may_read_the_file_and_not_the_one_that_it_is_f
     for modes in ((0o600, 0o644), (0o600, 0o600), (0o644, 0o644)):
         source.chmod(modes[0])
         target.chmod(modes[1])
-        said[modes] = run(*words).out.splitlines()[2:]
+        said[modes] = run(*words).out.splitlines()[3:]
 
     note = f"    other users may read this file, but not the one that the server is from: chmod 600 {target}"
     assert said == {(0o600, 0o644): [note], (0o600, 0o600): [], (0o644, 0o644): []}
@@ -213,10 +213,11 @@ def test_the_file_of_codex_is_imported_from_and_written_to(run: Run, home: Path,
 def test_servers_of_a_project_are_imported_only_from_its_file(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the user's own file they are started without consent, so all that decides what runs is shown: no word of it for a secret."""
-    given = {"NODE_OPTIONS": "-r ./b\n", "PATH": "${PATH}", "MODE": "s3cret"}
+    """In the user's own file they are started without consent, so all that is given to them is shown; no word that decides what runs, nor a host, for a secret."""
+    given = {"NODE_OPTIONS": "-r ./b\n", "PATH": "${PATH}", "MODE": "-p ./c", "KEY": "sk-1234567890"}
     entry = {"command": "./a", "args": ["a\x1b", "token=1;./b"], "env": given, "envFile": ".env", "cwd": "sub"}
-    remote = {"type": "http", "url": "https://token:s3cret@x", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    headers = {"Authorization": "Bearer ${TOKEN}", "X-Password": "s3cret", "X-Forward-To": "https://evil.example"}
+    remote = {"type": "http", "url": "https://sk-internal.evil.example/mcp", "headers": headers}
     theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry, "b": remote}}))
     monkeypatch.chdir(theirs.parent)
 
@@ -230,11 +231,16 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
         "    ./a 'a\\x1b' 'token=1;./b'",
         "    env.NODE_OPTIONS: -r ./b\\n",
         "    env.PATH: ${PATH}",
+        "    env.MODE: -p ./c",
+        "    env.KEY: ***",
         "    env_file: .env",
         "    cwd: sub",
         "    env.PATH: the variable PATH",
         f"Imported: b from {theirs.name}",
-        "    https://***@x",
+        "    https://sk-internal.evil.example/mcp",
+        "    headers.Authorization: *** ${TOKEN}",
+        "    headers.X-Password: ***",
+        "    headers.X-Forward-To: https://evil.example",
         "    headers.Authorization: the variable TOKEN",
     ]
 

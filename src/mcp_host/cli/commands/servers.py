@@ -21,6 +21,7 @@ from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, pri
 from mcp_host.config.deciding import decides
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.secret_words import without_secrets
+from mcp_host.config.values import Value
 from mcp_host.config.writer import THERE_ALREADY, check_name
 from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.secret import Secret, SecretValues
@@ -212,20 +213,22 @@ def _import(options: Options) -> Report:
 def _told(entry: config.ServerEntry) -> tuple[str, Sequence[str]]:
     """The command line or URL of *entry*, and what else decides what runs, or is given to it.
 
-    In the user's own file no consent is asked for. So all of a command line is shown that another person may have written;
-    in files of the user's other hosts, what looks like a secret is not.
+    In the user's own file no consent is asked for. So all of a command line or URL is shown that another person may have
+    written, and all that goes with it, as when consent is asked for; in files of the user's other hosts, what looks like a secret is not.
     """
     if entry.source.scope not in ("project", None):
         return without_secrets(entry.shown), ()
-    server = entry.transport
-    if not isinstance(server, config.StdioServer):
-        return without_secrets(entry.shown), entry.variables
-    deciding = {f"env.{name}": value for name, value in server.env.items() if decides(name)}
-    said = {**deciding, "env_file": server.env_file, "cwd": server.cwd}
-    return entry.shown, [
-        *(escaped(f"{field}: {value}") for field, value in said.items() if isinstance(value, str)),
-        *entry.variables,
-    ]
+    told: list[str] = []
+
+    def tell(field: str, value: Value) -> None:
+        kind, _, name = field.partition(".")
+        if isinstance(value, Secret) and kind in ("env", "headers", "env_file", "cwd"):
+            line = f"{field}: {value}"
+            told.append(escaped(without_secrets(line) if name and not decides(name) else line))
+
+    assert entry.transport is not None, "it has been copied"
+    entry.transport.map(tell)
+    return entry.shown, [*told, *entry.variables]
 
 
 def _copy(options: Options, name: str, entry: config.ServerEntry) -> Sequence[str]:
