@@ -93,7 +93,7 @@ def test_a_url_gets_its_headers(run: Run, registry: FakeRegistry, own: Path) -> 
 
     assert done == (
         0,
-        "\nIt gets these values:\n  | Authorization=***\nIt is at this URL:\n  | https://db.example.com/mcp\n"
+        "\nIt gets these values:\n  | Authorization=Bearer ***\nIt is at this URL:\n  | https://db.example.com/mcp\n"
         f"Added: mine ({own})\n",
         "",
     )
@@ -106,13 +106,22 @@ def test_what_a_registry_says_is_shown_also_if_it_calls_that_a_secret(run: Run, 
     """It decides what is started. Nor does any text of a registry stand for an answer."""
     said = [{"name": "NODE_OPTIONS", "value": "--require=x \ue0000\ue001 \ue0009\ue001", "isSecret": True}]
     others = [{"name": "MODE", "default": "dev", "isSecret": True}, *SECRETS]
-    registry.servers[NAME, "1.2.3"] = {**DB, "packages": [{**NPM, "environmentVariables": [*said, *others]}]}
+    keys = {"a key": SECRET, "more": SECRET}
+    argument = {"type": "named", "name": "--eval=", "value": "f('{a key}{more}')", "variables": keys}
+    empty = {"type": "positional", "isSecret": True, "valueHint": "empty"}
+    package = {**NPM, "environmentVariables": [*said, *others], "packageArguments": [argument, empty]}
+    registry.servers[NAME, "1.2.3"] = {**DB, "packages": [package]}
+    answers = ["a key=s3cret", "more=s3cret2", "empty=", "OPTIONAL"]
 
-    done = run("servers", "add", NAME, "--registry", registry.url, "-e", "a key=s3cret", "-e", "OPTIONAL")
+    done = run("servers", "add", NAME, "--registry", registry.url, *(word for each in answers for word in ("-e", each)))
 
-    shown = ["NODE_OPTIONS=--require=x \\ue0000\\ue001 \\ue0009\\ue001", "MODE=dev", "KEY=***", "OPTIONAL=${OPTIONAL}"]
+    shown = [
+        *("NODE_OPTIONS=--require=x \\ue0000\\ue001 \\ue0009\\ue001", "MODE=dev", "KEY=***", "OPTIONAL=${OPTIONAL}"),
+        "This command is started for it:",
+        """npx -y @example/db@1.2.3 '--eval=f('"'"'******'"'"')' ''""",
+    ]
     assert (done.code, done.err) == (0, "")
-    assert [row.removeprefix("  | ") for row in done.out.split("\n")[2:6]] == shown
+    assert [row.removeprefix("  | ") for row in done.out.split("\n")[2:8]] == shown
 
 
 def test_what_cannot_be_added_is_an_error_and_nothing_is_written(

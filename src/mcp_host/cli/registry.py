@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,7 +62,7 @@ async def add_from_registry(
         result = answers.server()
         if not options.json:
             printer = Printer(sys.stdout)
-            printer.rows(_written(result, printer.layout))
+            printer.rows(_written(result, answers.secrets, printer.layout))
         write(result.transport)
         return True
     try:
@@ -70,7 +70,7 @@ async def add_from_registry(
             await terminal.show(_described(server, choice, terminal.layout))
             await answers.ask(terminal)
             result = answers.server()
-            await terminal.show(_written(result, terminal.layout))
+            await terminal.show(_written(result, answers.secrets, terminal.layout))
             if not options.yes and not await terminal.choose(f"Write this into {file}?", "y/N", YES):
                 return False
             write(result.transport)
@@ -162,6 +162,13 @@ class _Answers:
         """
         return self._references.written(self._choice.prepare(self._answers))
 
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The answers that are not to be shown. One may be part of another, so the longest are first."""
+        given = [(each, self._answers.get(each.name, "")) for each in self._choice.questions if each.secret]
+        values = [value for each, answer in given for value in (answer.split("\n") if each.repeated else [answer])]
+        return sorted(filter(None, values), key=len, reverse=True)
+
     async def keep(self) -> None:
         """Keep the secrets that were typed."""
         for asked, answer in self._kept.items():
@@ -242,11 +249,14 @@ def _described(server: RegistryServer, choice: ServerChoice, layout: Layout) -> 
     yield from _lines(heading, choice.shown, choice.environment, layout)
 
 
-def _written(prepared: PreparedServer, layout: Layout) -> Rows:
-    """What is written into the file. Of what is secret, only references are shown."""
+def _written(prepared: PreparedServer, secrets: Sequence[str], layout: Layout) -> Rows:
+    """What is written into the file, without the *secrets*. All else is shown: the registry has written it, and it may decide what runs."""
 
     def shown(field: str, value: Value) -> Secret:
-        return Secret(HIDDEN if field in prepared.secrets and "${" not in str(value) else value)
+        text = str(value)
+        for secret in secrets if field in prepared.secrets else ():
+            text = text.replace(secret, HIDDEN)
+        return Secret(text)
 
     server = prepared.transport.map(shown)
     yield ""
