@@ -91,6 +91,7 @@ def test_a_secret_is_in_no_repr_and_no_error(
     )
     plain = secret.replace("$", "").replace("%", "")
     fine = entry(folder, dialect, command="a", args=[form], env={"T": plain})
+    login = entry(folder, dialect, url="https://example.com", oauth={"clientId": form or "me", "redirectUri": form})
     said: list[object] = [
         repr(entry(folder, dialect, command="a", args=["--token", plain]).expand()).replace(plain, secret)
     ]
@@ -103,7 +104,7 @@ def test_a_secret_is_in_no_repr_and_no_error(
         server.warnings,
         server.problem,
     ]
-    for each in (literal, server, fine):
+    for each in (literal, server, fine, login):
         try:
             expanded = each.expand({"V": secret})
             said += [repr(expanded), expanded.shown.replace(secret, "") if each is not fine else expanded.shown]

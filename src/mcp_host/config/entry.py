@@ -56,7 +56,7 @@ class ExpandedServer:
     """
 
     transport: Transport
-    oauth: OAuthSettings | None
+    oauth: OAuthSettings | None = field(repr=False)  # any of its texts may be a variable
     shown: str = field(repr=False)  # arguments and URLs may have secrets without a variable
     digest: str
     warnings: tuple[str, ...] = ()
