@@ -32,6 +32,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.proxy import Proxy
 from mcp_host.proxy.relay import MAX_EXTENDED, MAX_NOTIFICATIONS, Relay
+from mcp_host.proxy.subscriptions import ANSWER_TIMEOUT
 from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
@@ -784,18 +785,34 @@ async def test_a_subscription_that_the_server_does_not_answer_holds_up_others_fo
             if message["params"].get("uri") == "a:1":
                 await peer.reply(message, {})
 
-    async def listen(uri: str) -> None:
-        async with relay.listening([uri], host_with()) as each:
+    async def listen(*uris: str) -> None:
+        async with relay.listening(uris, host_with()) as each:
             agreed.append({*each})
 
     relay = Relay.of(relay_of(Proxy(ScriptedPeer(script))).settings)
-    with fail_after(100):
+    with fail_after(1.5 * ANSWER_TIMEOUT):  # of all that one listens to
         async with create_task_group() as tasks:
-            for uri in ("a:silent", "a:1"):
-                tasks.start_soon(listen, uri)
+            for uris in (("a:silent", "a:mute", "a:dumb"), ("a:1",)):
+                tasks.start_soon(listen, *uris)
                 await wait_all_tasks_blocked()
         await relay.aclose()
     assert agreed == [set(), {"a:1"}]
+
+
+@pytest.mark.fake_clock
+async def test_a_server_that_does_not_set_the_level_of_a_call_answers_it() -> None:
+    """As it would without. Calls of other hosts wait for this one, if they can only be asked in turn."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"logging": {}, "tools": {}})
+        while True:
+            await peer.reply(await peer.receive("tools/call"), {"content": []})
+
+    with fail_after(1.5 * ANSWER_TIMEOUT):
+        async with Client(proxy := Proxy(ScriptedPeer(script)), era="modern") as host:
+            await host.set_log_level("info")
+            await host.call_tool("x")
+        await proxy.aclose()
 
 
 async def test_of_a_relayed_call_each_message_is_read_and_written_once_and_nothing_is_validated() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from anyio import Lock
+from anyio import Lock, current_time
 
 from mcp_host.client.client import Client
 from mcp_host.concurrency.tasks import spawn
@@ -16,7 +16,7 @@ from mcp_host.errors import McpError, excerpt
 
 logger = logging.getLogger(__name__)
 
-ANSWER_TIMEOUT = 30.0  # seconds for the server's answer: other subscriptions wait for it
+ANSWER_TIMEOUT = 30.0  # seconds for the server's answers: the host waits for them, and so do other subscriptions
 
 
 class Subscriptions:
@@ -32,23 +32,24 @@ class Subscriptions:
         """While a host listens; the value is those of *uris* to which the server has agreed."""
         agreed = set[str]()
         try:
-            for uri in dict.fromkeys(uris):
-                if await self._add(uri):
-                    agreed.add(uri)
+            async with self._lock:
+                deadline = current_time() + ANSWER_TIMEOUT
+                for uri in dict.fromkeys(uris):
+                    if await self._add(uri, deadline):
+                        agreed.add(uri)
             yield agreed
         finally:
             for uri in agreed:
                 spawn(partial(self._remove, uri))  # the host may have cancelled this task
 
-    async def _add(self, uri: str) -> bool:
-        async with self._lock:
-            if uri not in self._listeners_of:
-                try:
-                    await self._client.subscribe_resource(uri, timeout=ANSWER_TIMEOUT)
-                except McpError as exc:
-                    logger.warning("%s: changes of %s are not announced: %s", self._client.name, excerpt(uri), exc)
-                    return False
-            self._listeners_of[uri] += 1
+    async def _add(self, uri: str, deadline: float) -> bool:
+        if uri not in self._listeners_of:
+            try:
+                await self._client.subscribe_resource(uri, timeout=max(deadline - current_time(), 0.0))
+            except McpError as exc:
+                logger.warning("%s: changes of %s are not announced: %s", self._client.name, excerpt(uri), exc)
+                return False
+        self._listeners_of[uri] += 1
         return True
 
     async def _remove(self, uri: str) -> None:

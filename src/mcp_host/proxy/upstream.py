@@ -38,7 +38,7 @@ from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
 from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
 from mcp_host.proxy.several import for_host, unique_id
-from mcp_host.proxy.subscriptions import Subscriptions
+from mcp_host.proxy.subscriptions import ANSWER_TIMEOUT, Subscriptions
 from mcp_host.proxy.translation import (
     ELICIT,
     NOT_ANSWERED,
@@ -215,8 +215,8 @@ class Upstream:
                 level = meta.get(LOG_LEVEL) if host.stateless else None
                 if level is not None and level != self._level and not self.stateless:
                     self._level = level
-                    with suppress(McpError):  # a server without a log is asked for the rest all the same
-                        await self.client.set_log_level(level)
+                    with suppress(McpError):  # without a log, or an answer, it is asked for the rest all the same
+                        await self.client.set_log_level(level, timeout=ANSWER_TIMEOUT)
                 if method in LISTS and (
                     self._settings.tools is not None if method == "tools/list" else self._settings.shared
                 ):
