@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -15,10 +16,12 @@ from mcp_host import Client, Limits, Stdio, StreamableHttp
 from mcp_host.errors import McpError
 from mcp_host.proxy import Proxy
 from mcp_host.transports.infer import Connectable
+from tests.auth.authorization_server import Protected
+from tests.auth.world import site
 from tests.extent import THOROUGH
 from tests.faults.asking import ASKER, Model, answers, ask, sampling
-from tests.faults.fault import fault
-from tests.faults.http_server import SOON, mcp, says, streams, tides
+from tests.faults.fault import Held, fault
+from tests.faults.http_server import SOON, drop, failing, mcp, says, streams, subjects, tides
 from tests.faults.stdio_server import GOOD, PARROT, hear, server, unharmed
 from tests.faults.test_envelopes import INVALID, METHODS, PARAMS, REPLY, UNKNOWN
 from tests.faults.test_event_streams import ENDINGS
@@ -26,9 +29,17 @@ from tests.faults.test_framing import NOISE
 from tests.faults.test_http_answers import NO_REPLY
 from tests.faults.test_http_sessions import FORGOTTEN, TAKEN_BADLY
 from tests.faults.test_json import PLACES, STRUCTURED, TEXT, UNREADABLE, nested
+from tests.faults.test_oauth import NO_TOKENS, answering, oauth
+from tests.faults.test_resources import drop_cancelled_timers, ours
 from tests.faults.test_sampling import BROKEN
+from tests.faults.test_schemas import LISTING, trap
+from tests.faults.test_schemas import nested as deep_schema
+from tests.proxy.test_hostile_hosts import nothing_is_left
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, event, serving
+from tests.transports.legacy_peers import in_turn
+
+__all__ = ["site"]
 
 T = TypeVar("T")
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -199,3 +210,64 @@ async def test_a_server_that_ends_costs_one_host_its_call(era: str, end: str, tm
     async with Client(proxy, era=era) as other:
         assert (await other.call_tool("tides")).text == "tides"
     await proxy.aclose()
+
+
+# What it lists
+
+
+@HOSTS
+@fault("T05")
+async def test_a_tool_with_a_deep_schema_hides_no_other(kind: str) -> None:
+    written = [deep_schema(levels) for levels in (100, 300)]
+    async with hosts(Stdio(python(f"SCHEMAS = {written!r}\n{LISTING}")), kind) as (one, other):
+        for host in (one, other):
+            assert [tool.name for tool in await host.list_tools()] == [trap(0), "good"]
+            assert (await host.call_tool("good", {"value": {"a": 1}})).structured_content == {"a": 1}
+
+
+# Its authorization server
+
+
+@ERAS
+@fault("O15", "O16", "O21")
+async def test_a_login_that_fails_costs_one_host_its_connection(era: str, site: Protected) -> None:
+    proxy = Proxy(StreamableHttp(site.url, auth=oauth()))
+    for _, (problem, answer) in some({"no token": [*NO_TOKENS.items()]}):
+        site.server.answers["token"] = answering(answer)
+        with fail_after(SOON), pytest.raises(McpError) as refused:
+            await Client(proxy, era=era).connect()
+        assert problem in str(refused.value)
+        assert [secret for secret in ("secret", *site.server.secrets) if secret in repr(refused.value)] == []
+    del site.server.answers["token"]
+
+    async with Client(proxy, era=era) as one, Client(proxy, era=era) as other:
+        for host in (one, other):
+            assert (await host.call_tool("add", {"a": 2, "b": 3})).text == "5"
+    await proxy.aclose()
+
+
+# What is left of it
+
+
+@ERAS
+@fault("R03", "R04")
+async def test_hosts_that_come_and_go_leave_nothing_even_if_their_calls_fail(era: str) -> None:
+    """Neither objects of ours nor tasks nor descriptors."""
+    async with serving(mcp(call=in_turn(*[drop, says()] * 12))) as peer:
+        proxy = Proxy(StreamableHttp(peer.url))
+
+        async def again(times: int) -> tuple[Counter[str], Held]:
+            for _ in range(times):
+                async with Client(proxy, era=era) as host:
+                    await failing(host)
+                    await tides(host)
+            await nothing_is_left(proxy)
+            await drop_cancelled_timers()
+            return ours(), Held.now()
+
+        (objects, held), (more_objects, more_held) = await again(4), await again(8)
+        await proxy.aclose()
+
+    assert subjects(peer).count("initialize") == 12
+    assert more_objects - objects == Counter()
+    assert more_held.beyond(held) == {}
