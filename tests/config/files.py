@@ -874,6 +874,24 @@ ANY = [
     ),
     File(
         "mcp.json",
+        """{"mcpServers": {"a": {"transport": {"command": {"path": "a", "env": {"K": "2", "K": "3"}}, "disabled": false},
+                                 "command": "b", "disabled": true, "env": {"READ_ONLY": "1"}}}}""",
+        "mcp-host",
+        [
+            Server(
+                "a",
+                Stdio(["a"], env={"K": "3"}),
+                warnings=(
+                    "transport.command.env.K: it is there more than once: the last one is taken",
+                    "command: it is there more than once: that in transport is taken",
+                    "disabled: it is there more than once: that in transport is taken",
+                    "env: it is there more than once: that in command is taken",
+                ),
+            )
+        ],
+    ),
+    File(
+        "mcp.json",
         """{"$schema": "x", "mcpServers": {"a": {"command": "a", "_comment": "mine", "//": "x", "arg": ["y"], "colour": 1}}}""",
         "mcp-host",
         [

@@ -40,6 +40,8 @@ NOT_SUPPORTED: Mapping[str, str] = {
 }
 COMMENTS = ("_", "$", "//", "#", "x-")
 """What keys begin with that are no keys."""
+NESTED: Mapping[str, Mapping[str, str]] = {"transport": {}, "command": {"path": "command"}}
+"""The keys that may have an object with others in it, and what those are called there."""
 OTHER_KIND = {
     StdioServer: ("url", "headers", "oauth"),
     HttpServer: ("command", "args", "env", "env_file", "cwd"),
@@ -71,7 +73,7 @@ class _Entry:
         if not name:
             self._problems.append("it has no name")
         if isinstance(self._raw, dict):
-            self._read_members(_flat(self._raw))
+            self._read_members(self._raw)
             server, oauth = self._server(), self._oauth()
         else:
             self._problems.append(f"it must be an object, not {kind_of(self._raw)}")
@@ -98,9 +100,10 @@ class _Entry:
             problem=escaped("; ".join(self._problems)) or None,
         )
 
-    def _read_members(self, members: Mapping[str, object]) -> None:
-        repeated = repeated_names(self._raw)
+    def _read_members(self, raw: Mapping[str, object]) -> None:
+        repeated = repeated_names(raw)
         self._notes += [f"{name}: it is there more than once: the last one is taken" for name in repeated]
+        members = _flat(raw, self._notes)
         meanings = self._dialect.meanings()
         self._warn_unknown(members, meanings)
         taken: dict[str, str] = {}
@@ -232,15 +235,16 @@ class _Entry:
         return described
 
 
-def _flat(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def _flat(raw: Mapping[str, Any], notes: Notes) -> Mapping[str, Any]:
     """An entry whose transport is an object in it (Cline), or whose command is one (Zed, formerly), without that."""
     members = dict(raw)
-    if isinstance(inner := raw.get("transport"), dict):
-        del members["transport"]
-        members.update(inner)
-    if isinstance(inner := members.get("command"), dict):
-        del members["command"]
-        members.update({"command" if key == "path" else key: value for key, value in inner.items()})
+    for outer, names in NESTED.items():
+        if isinstance(inner := members.get(outer), dict):
+            del members[outer]
+            found = {names.get(key, key): value for key, value in inner.items()}
+            differ = [key for key, value in found.items() if members.get(key, value) != value]
+            notes += [f"{excerpt(key)}: it is there more than once: that in {outer} is taken" for key in differ]
+            members.update(found)
     return members
 
 
