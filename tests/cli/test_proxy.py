@@ -303,7 +303,12 @@ def test_options_that_are_wrong_are_named(run: Run, monkeypatch: pytest.MonkeyPa
     for given, problem in (
         (["--token-issuer", "https://auth.example"], "--token-issuer is for --http"),
         (["--http", "0", "--resource", "https://mcp.example"], "--resource is for --token-issuer"),
+        (["--http", "0", "--token-scope", "a"], "--token-scope is for --token-issuer"),
         (["--http", "0", "--token-issuer", "auth.example"], "--http: the issuer is an https URL"),
+        (
+            ["--http", "0", "--token-issuer", "https://auth.example", "--token-scope", "a b"],
+            "--http: 'a b' is no scope",
+        ),
         (
             ["--http", "0", "--token-env", "A", "--token-issuer", "B"],
             "--token-env and --token-issuer contradict each other",

@@ -49,10 +49,10 @@ def issuer() -> Iterator[AuthorizationServer]:
 
 
 @asynccontextmanager
-async def served(issuer: AuthorizationServer, proxy: Proxy | None = None) -> AsyncIterator[str]:
+async def served(issuer: AuthorizationServer, proxy: Proxy | None = None, **options: Any) -> AsyncIterator[str]:
     """A proxy for tokens of *issuer*; the value is its URL."""
     with fail_after(IN_TIME), listen(0) as listener:
-        app = (proxy or Proxy(Planner())).asgi(issuer=issuer.issuer, resource=url_of(listener))
+        app = (proxy or Proxy(Planner())).asgi(issuer=issuer.issuer, resource=url_of(listener), **options)
         async with serve_at(listener, app) as url:
             yield url
 
@@ -145,6 +145,45 @@ async def test_only_tokens_of_the_issuer_for_this_proxy_are_accepted(
     document = {"resource": url, "authorization_servers": [issuer.issuer], "bearer_methods_supported": ["header"]}
     assert documents == [document, document]
     assert misdirected.status_code == 421
+
+
+SCOPES: dict[str, tuple[Wire, bool]] = {
+    "none": ({}, False),
+    "one": ({"scope": "mcp:use"}, False),
+    "both, and another": ({"scope": "mcp:use openid mcp:pay"}, True),
+    "as Okta writes them": ({"scp": ["mcp:pay", "mcp:use"]}, True),
+    "as Entra ID writes them": ({"scp": "mcp:pay mcp:use"}, True),
+    "no text": ({"scope": 7}, False),
+    "no texts": ({"scp": [["mcp:pay"], {}]}, False),
+}
+
+
+async def test_a_token_needs_the_scopes_that_are_required(
+    subtests: pytest.Subtests, issuer: AuthorizationServer
+) -> None:
+    """ "MCP servers SHOULD include a `scope` parameter in the `WWW-Authenticate` header" (authorization)."""
+    async with served(issuer, required_scopes=["mcp:use", "mcp:pay"]) as url:
+        metadata = url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+        challenge = f'Bearer resource_metadata="{metadata}", scope="mcp:use mcp:pay"'
+        for name, (granted, good) in SCOPES.items():
+            with subtests.test(name):
+                response = await Peer(url, bearer(issuer, url, **granted)).post(request(0, "initialize", INITIALIZE))
+                assert (response.status, response.headers.get("www-authenticate")) == (
+                    (200, None) if good else (403, f'{challenge}, error="insufficient_scope"')
+                )
+        response = await Peer(url).post(request(0, "initialize", INITIALIZE))
+        assert (response.status, response.headers["www-authenticate"]) == (401, challenge)
+        async with httpx.AsyncClient() as http:
+            assert (await http.get(metadata)).json()["scopes_supported"] == ["mcp:use", "mcp:pay"]
+
+
+async def test_a_host_asks_for_the_scopes_that_are_required(issuer: AuthorizationServer) -> None:
+    async with served(issuer, required_scopes=["mcp:use"]) as url:
+        token = signed(claims(issuer.issuer, url, scope="mcp:use"))
+        issuer.change("token", lambda answer: {**answer, "access_token": token})
+        async with Client(StreamableHttp(url, auth=oauth())) as client:
+            await client.list_tools()
+    assert issuer.count("authorize", scope="mcp:use") == 1
 
 
 async def test_without_the_issuer_no_token_can_be_checked(issuer: AuthorizationServer) -> None:
@@ -279,3 +318,10 @@ def test_an_issuer_needs_a_resource_and_no_token(subtests: pytest.Subtests) -> N
             Proxy(Planner()).asgi(**options)
     with pytest.raises(ValueError, match="an issuer needs a resource"):
         Proxy(Planner()).run_http(host="0.0.0.0", issuer=issuer)
+    proxy: Any = Proxy(Planner())
+    with pytest.raises(ValueError, match="required_scopes are for an issuer"):
+        proxy.asgi(required_scopes=["a"])
+    with pytest.raises(TypeError, match="required_scopes is a list of scopes"):
+        proxy.asgi(issuer=issuer, resource=resource, required_scopes="mcp")
+    with pytest.raises(ValueError, match="'a b' is no scope"):
+        proxy.asgi(issuer=issuer, resource=resource, required_scopes=["a b"])

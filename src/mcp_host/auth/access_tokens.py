@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcp_host.auth.errors import AuthError, DiscoveryFailed
 from mcp_host.auth.keys import MISSING
+from mcp_host.auth.requests.challenges import check_scope
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.discovery import discover_server
 from mcp_host.auth.requests.urls import canonical, covers, is_web, shown
@@ -43,16 +44,18 @@ Principal: TypeAlias = tuple[str, str, str]
 
 
 class TokenVerifier:
-    """Checks that access tokens are of *issuer*, and for *resource*.
+    """Checks that access tokens are of *issuer*, for *resource*, and have all *scopes*.
 
     *clock* has seconds since 1970.
 
     Raises:
-        ValueError: One of them is no URL that can be used.
+        ValueError: A URL cannot be used, or a scope is none.
         ImportError: joserfc is not installed.
     """
 
-    def __init__(self, issuer: str, resource: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, issuer: str, resource: str, scopes: Collection[str] = (), *, clock: Callable[[], float] = time.time
+    ) -> None:
         try:
             from joserfc.jwk import KeySet
             from joserfc.jws import JWSRegistry
@@ -63,6 +66,9 @@ class TokenVerifier:
             raise ValueError(f"the issuer is an https URL, not {shown(issuer)}")
         if not covers(resource, resource) or canonical(resource) != resource:
             raise ValueError(f"{shown(resource)} is not the canonical URL of a resource: {shown(canonical(resource))}")
+        for scope in scopes:
+            check_scope(scope)
+        self._scopes = scopes
         self.issuer = issuer
         self.resource = resource
         self._clock = clock
@@ -90,6 +96,7 @@ class TokenVerifier:
 
         Raises:
             ValueError: It is not good. The text says why.
+            PermissionError: It lacks a scope.
             DiscoveryFailed: Its key is unknown, and the issuer cannot be reached.
         """
         from joserfc.errors import InvalidKeyIdError
@@ -122,8 +129,15 @@ class TokenVerifier:
             raise ValueError("it is bound to a key, and proofs are not checked here")
         for name in ("sub", "client_id"):
             if (value := decoded.claims.get(name)) and isinstance(value, str):
+                self._check_scopes(decoded.claims)
                 return self.issuer, name, value
         raise ValueError("it has no sub and no client_id")
+
+    def _check_scopes(self, claims: JSONObject) -> None:
+        granted = claims.get("scope") or claims.get("scp")  # the latter of Okta, a list, and of Entra ID
+        granted = granted.split() if isinstance(granted, str) else granted
+        if self._scopes and not (isinstance(granted, list) and all(scope in granted for scope in self._scopes)):
+            raise PermissionError("it lacks a scope")
 
     async def _fetch_keys(self) -> None:
         if self._clock() >= self._fetch_after:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,12 +11,11 @@ from mcp_host.auth.login.redirects import check_redirect_uri
 from mcp_host.auth.login.ways import Login
 from mcp_host.auth.machines import Machine
 from mcp_host.auth.registration import Cimd, Dynamic, Registered, Registration
+from mcp_host.auth.requests.challenges import check_scope
 from mcp_host.auth.requests.client import AuthClient
 from mcp_host.auth.requests.urls import covers, shown
 from mcp_host.auth.storage.stores import TokenStore
 from mcp_host.transports._http.backend import AnyClient, HttpLibrary
-
-SCOPE = re.compile(r"[!#-\[\]-~]+")  # RFC 6749, section 3.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +52,7 @@ class Settings:
                 raise ValueError(f"{shown(resource)} is no URL of a resource: https, without a user and a fragment")
         for scope in self.scopes:
             _check(isinstance(scope, str), "a scope", scope, "a text")
-            if not SCOPE.fullmatch(scope):
-                raise ValueError(f'{scope!r} is no scope: it has to be of visible ASCII characters without " and \\')
+            check_scope(scope)
         if self.client is not None:
             HttpLibrary.of(self.client)
 

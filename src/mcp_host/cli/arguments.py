@@ -69,6 +69,7 @@ CONTRADICTIONS: Sequence[tuple[Callable[[Options], object], str]] = (
     (lambda given: given.token_env is not None and given.http is None, "--token-env is for --http"),
     (lambda given: given.token_issuer is not None and given.http is None, "--token-issuer is for --http"),
     (lambda given: given.resource is not None and given.token_issuer is None, "--resource is for --token-issuer"),
+    (lambda given: given.token_scope and given.token_issuer is None, "--token-scope is for --token-issuer"),
     (lambda given: given.state_key_env is not None and given.http is None, "--state-key-env is for --http"),
     (lambda given: given.json and given.output is not None,
      "--output writes the contents, and --json prints a document: use one of them"),

@@ -228,6 +228,8 @@ class Options:
         help="the authorization server whose tokens --http demands, in place of one that all know: each user has sessions of their own")
     resource = Option[str | None](None, "--resource", metavar="URL",
         help="the proxy's URL for its clients, which tokens of --token-issuer are for; by default the one that is printed")
+    token_scope = Option[list[str]]([], "--token-scope", metavar="SCOPE",
+        help="demand that tokens of --token-issuer have this scope; repeatable")
     state_key_env = Option[str | None](None, "--state-key-env", metavar="NAME",
         help="the environment variable with the key, of 32 bytes at least, that several processes behind one URL share: each then takes retries of calls that another answered")
     only = Option[list[str]]([], "--only", metavar="TOOL",

@@ -135,6 +135,7 @@ class Proxy:
         token: str | None = None,
         issuer: str | None = None,
         resource: str | None = None,
+        required_scopes: Collection[str] = (),
         hosts: Collection[str] | None = (),
         json_response: bool = False,
         path: str = "/mcp",
@@ -143,24 +144,28 @@ class Proxy:
 
         With a *token*, each request has to send it (``Authorization: Bearer ...``). With an *issuer*, it has to be a JWT of that
         authorization server with *resource* as its audience, which is the URL of this proxy for its clients. They find both in its
-        metadata (RFC 9728). Each user has sessions, calls and connections to the server that no other reaches, but not a login there.
+        metadata (RFC 9728), with the *required_scopes*: a token needs all of them. Each user has sessions, calls and connections to the server that no other reaches, but not a login there.
 
         The headers Host and Origin may name this machine, *resource*'s, and each of *hosts*: names or addresses without a
         port, such as that of a server of yours in front. With None, Host may name any, which is safe only with a *token* or an *issuer*.
 
         Raises:
             ImportError: *issuer* needs joserfc, which comes with the extra ``mcp-host[oauth]``.
-            ValueError: *token* cannot be sent as a bearer token, *issuer* or *resource* is no URL that can be used, or they are not given together.
+            ValueError: *token* cannot be sent as a bearer token, *issuer* or *resource* is no URL that can be used, a scope is none, or they are not given together.
         """
         from mcp_host.serving.http.app import HttpApp  # here, because most proxies serve stdio
 
+        if isinstance(required_scopes, str):
+            raise TypeError("required_scopes is a list of scopes")
+        if required_scopes and issuer is None:
+            raise ValueError("required_scopes are for an issuer: it says what a token is good for")
         protected = None
         if issuer is not None or resource is not None:
             if issuer is None or resource is None or token is not None:
                 raise ValueError(
                     "an issuer needs a resource, the URL of this proxy for its clients, and no token beside it"
                 )
-            protected = _protected(issuer, resource)
+            protected = _protected(issuer, resource, required_scopes)
             hosts = None if hosts is None else (*hosts, urlsplit(resource).hostname or "")
         return HttpApp(
             self._service, json_response=json_response, path=path, token=token, hosts=hosts, protected=protected
@@ -192,6 +197,7 @@ class Proxy:
         token: str | None = None,
         issuer: str | None = None,
         resource: str | None = None,
+        required_scopes: Collection[str] = (),
         json_response: bool = False,
     ) -> None:
         """Serve over Streamable HTTP under uvicorn until a signal comes, then end the server.
@@ -199,7 +205,7 @@ class Proxy:
         The first line on stdout is the URL. *host* is a name or an address of this machine, and by default any free
         *port* of it is taken. Requests have to name that host or its address, or this machine as 127.0.0.1, ::1 or
         localhost; at 0.0.0.0 and :: they may name any.
-        *token*, *issuer* and *resource* are as for `asgi`; by default *resource* is that URL, but at 0.0.0.0 and :: it has to
+        *token*, *issuer*, *resource* and *required_scopes* are as for `asgi`; by default *resource* is that URL, but at 0.0.0.0 and :: it has to
         be given. Where other machines can connect, a token is always needed: without an *issuer* it is drawn at random by
         default, and printed once to stderr.
 
@@ -219,18 +225,25 @@ class Proxy:
             if token is None and issuer is None and is_exposed(address):
                 token = token_urlsafe(TOKEN_BYTES)
                 print("each request has to send this header: Authorization: Bearer", token, file=sys.stderr, flush=True)
-            app = self.asgi(token=token, issuer=issuer, resource=resource, hosts=hosts, json_response=json_response)
+            app = self.asgi(
+                token=token,
+                issuer=issuer,
+                resource=resource,
+                required_scopes=required_scopes,
+                hosts=hosts,
+                json_response=json_response,
+            )
             run(app, listener, host)
 
 
-def _protected(issuer: str, resource: str) -> ProtectedResource:
+def _protected(issuer: str, resource: str, scopes: Collection[str]) -> ProtectedResource:
     from mcp_host.auth.access_tokens import TokenVerifier  # here, because most proxies serve stdio
     from mcp_host.auth.requests.challenges import NO_CHALLENGE
     from mcp_host.auth.requests.metadata import resource_urls
     from mcp_host.serving.http.access import ProtectedResource
 
-    verifier = TokenVerifier(issuer, resource)
-    return ProtectedResource(resource, issuer, resource_urls(resource, NO_CHALLENGE), verifier.verify)
+    verifier = TokenVerifier(issuer, resource, scopes)
+    return ProtectedResource(resource, issuer, resource_urls(resource, NO_CHALLENGE), verifier.verify, [*scopes])
 
 
 def _relay(settings: Settings) -> Relay:

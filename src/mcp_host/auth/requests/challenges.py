@@ -16,6 +16,7 @@ PART = re.compile(
     r"|[^\s,]+"  # the token68 of another scheme, or garbage
 )
 
+SCOPE = re.compile(r"[!#-\[\]-~]+")  # RFC 6749, section 3.3
 INSUFFICIENT_SCOPE = "insufficient_scope"
 SCHEMES = ("bearer", "dpop")
 OTHER_SCHEMES = {"basic": "Basic", "digest": "Digest", "negotiate": "Negotiate", "ntlm": "NTLM"}
@@ -49,6 +50,12 @@ class Challenge:
     def resource_metadata(self) -> str | None:
         """Where the metadata of the protected resource is (RFC 9728, section 5.1)."""
         return self.parameters.get("resource_metadata") or None
+
+
+def check_scope(scope: str) -> None:
+    """Raise `ValueError` if it cannot be one."""
+    if not SCOPE.fullmatch(scope):
+        raise ValueError(f'{scope!r} is no scope: it has to be of visible ASCII characters without " and \\')
 
 
 NO_CHALLENGE = Challenge("bearer")

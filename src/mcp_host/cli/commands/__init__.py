@@ -158,7 +158,7 @@ COMMANDS: Mapping[str, Command] = {
         "be a server for a host, in front of others: it gives the host's server a model, and speaks the host's revision",
         (
             *(*SERVERS, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http"),
-            *("token_env", "token_issuer", "resource", "state_key_env"),
+            *("token_env", "token_issuer", "resource", "token_scope", "state_key_env"),
         ),
         "[NAME ...]",
         module="proxy",

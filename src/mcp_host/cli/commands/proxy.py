@@ -87,7 +87,14 @@ def run_http(proxy: Proxy, host: str, port: int, options: Options) -> None:
     """
     token = None if options.token_env is None else secret_of(options.token_env, "the bearer token")
     try:
-        proxy.run_http(port, host=host, token=token, issuer=options.token_issuer, resource=options.resource)
+        proxy.run_http(
+            port,
+            host=host,
+            token=token,
+            issuer=options.token_issuer,
+            resource=options.resource,
+            required_scopes=options.token_scope,
+        )
     except (ImportError, OSError, ValueError) as exc:
         raise UsageError(f"--http: {exc}") from exc
 

@@ -26,7 +26,7 @@ CHALLENGE = 'Bearer realm="mcp"'  # a scheme "MUST be followed by one or more au
 RETRY_AFTER = "5"  # seconds, if the authorization server cannot be reached
 
 Verify: TypeAlias = Callable[[str], Awaitable[Principal]]
-"""Whose bearer token it is. Raises ValueError for one that is not good, `AuthError` if that cannot be found out."""
+"""Whose bearer token it is. Raises ValueError for one that is not good, PermissionError if it lacks a scope, `AuthError` if that cannot be found out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,18 @@ class ProtectedResource:
     metadata_urls: Sequence[str]
     """Where its metadata are, best first."""
     verify: Verify
+    scopes: Sequence[str] = ()
+    """Those that a token needs, all of them."""
 
     @property
     def metadata(self) -> HttpResponse:
-        document = {
+        document: dict[str, object] = {
             "resource": self.url,
             "authorization_servers": [self.issuer],
             "bearer_methods_supported": ["header"],
         }
+        if self.scopes:
+            document["scopes_supported"] = [*self.scopes]
         return HttpResponse(200, json.dumps(document).encode(), {"content-type": JSON})
 
 
@@ -75,6 +79,8 @@ class Access:
         if protected is not None:
             self._verify = protected.verify
             self._challenge = f'Bearer resource_metadata="{protected.metadata_urls[0]}"'
+            if protected.scopes:  # "MCP servers SHOULD include a `scope` parameter" (authorization)
+                self._challenge += f', scope="{" ".join(protected.scopes)}"'
             self._metadata = {urlsplit(url).path: protected.metadata for url in protected.metadata_urls}
         self._any_host = hosts is None
         self._hosts = {*LOCAL, *(host.lower() for host in hosts or ())}
@@ -106,6 +112,9 @@ class Access:
         except ValueError as exc:
             problem = f"the bearer token is wrong: {exc}"
             raise HttpError(401, problem, www_authenticate=f'{self._challenge}, error="invalid_token"') from None
+        except PermissionError as exc:
+            problem = f"the bearer token is not enough: {exc}"
+            raise HttpError(403, problem, www_authenticate=f'{self._challenge}, error="insufficient_scope"') from None
         except AuthError:
             raise HttpError(503, "the authorization server cannot be reached", retry_after=RETRY_AFTER) from None
 
