@@ -84,7 +84,7 @@ async def test_an_unsupported_protocol_version_ends_the_connection_and_is_named_
 
 MALFORMED: list[tuple[str, dict[str, Any]]] = [
     ("capabilities: ", FINE | {"capabilities": 5}),
-    ("capabilities.tools: ", FINE | {"capabilities": {"tools": True}}),
+    ("capabilities.tools: ", FINE | {"capabilities": {"tools": "yes"}}),
     ("serverInfo: ", FINE | {"serverInfo": "s"}),
     ("serverInfo.version: ", FINE | {"serverInfo": {"name": "s"}}),
     ("protocolVersion: ", FINE | {"protocolVersion": ["2025-11-25"]}),

@@ -108,6 +108,14 @@ class ServerCapabilities(Model, tolerant=True):
     tasks: Annotated[TasksCapability | None, SINCE_2025_11_25, DECIDES] = None
     extensions: Annotated[JSONObject | None, SINCE_2026_07_28, DECIDES] = None
 
+    @classmethod
+    def _mended(cls, value: object) -> object:
+        """Some servers write true or false, as LSP allows."""
+        if not isinstance(value, dict):
+            return super()._mended(value)
+        said = {name: value[name] for name in cls.model_fields if isinstance(value.get(name), bool)}
+        return {**value, **{name: {} if offered else None for name, offered in said.items()}}
+
 
 class InitializeResult(Result):
     """The server's name, capabilities and revision, and perhaps *instructions* for the model."""
