@@ -12,7 +12,7 @@ from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
 from ipaddress import ip_address, ip_network
 from types import ModuleType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.request import Request, getproxies, proxy_bypass
 
 import h11
@@ -62,10 +62,7 @@ MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a sess
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PROXY_AUTHENTICATION = 407
-WRONG_PROXY = (
-    "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not the URL of a proxy (in a password, write %2F, %3F and %23 for /, ? and #), "
-    "or NO_PROXY has a pattern that httpx cannot read"
-)
+WRONG_PROXY = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not the URL of a proxy (in a password, write %2F, %3F and %23 for /, ? and #)"
 
 Headers: TypeAlias = Mapping[str, str]
 OnSent: TypeAlias = Callable[[str, Iterable[tuple[str, str]]], None]
@@ -634,36 +631,57 @@ def own_backend(
     library = httpx if auth is None else library_of(auth)
     timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.
-    bypass = {} if proxied(url) else {f"all://{url.netloc.decode('ascii')}": None}  # httpx knows no networks
     bounds = library.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=KEEPALIVE)
-    transport = None if uds is None else library.AsyncHTTPTransport(verify=tls, limits=bounds, uds=uds)
+    connect = partial(library.AsyncHTTPTransport, verify=tls, limits=bounds)
     try:
-        proxy = environment_proxy(url)
-        through = None if uds is not None or proxy is None else display_proxy(proxy)
-        client = library.AsyncClient(
-            verify=tls, timeout=timeout, limits=bounds, cookies=BoundedCookieJar(), transport=transport, mounts=bypass
-        )
+        proxy = None if uds is not None else environment_proxy(url)
+        through = None if proxy is None else display_proxy(proxy)
+        transport = connect(uds=uds) if uds is not None else ByEnvironment(connect)
     except (ImportError, ValueError, httpx.InvalidURL, library.InvalidURL) as exc:
         raise unusable_proxy(name, exc) from None
+    client = library.AsyncClient(timeout=timeout, cookies=BoundedCookieJar(), transport=transport)
     return HttpxBackend(url, headers, name, client, auth, proxy=through)
 
 
+class ByEnvironment:
+    """A transport of httpx or httpx2 over the proxies of the environment. httpx fails over some NO_PROXY, and knows no networks."""
+
+    def __init__(self, connect: Callable[..., Any]) -> None:
+        self._direct: Any = connect()
+        self._by_proxy = {proxy: connect(proxy=proxy) for proxy in environment_proxies().values()}
+
+    async def handle_async_request(self, request: Any) -> Any:
+        proxy = environment_proxy(httpx.URL(str(request.url)))
+        transport = self._direct if proxy is None else self._by_proxy.get(proxy, self._direct)
+        return await transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for transport in (self._direct, *self._by_proxy.values()):
+            await transport.aclose()
+
+
 def proxied(url: httpx.URL) -> bool:
-    """Whether the environment may have a proxy for *url*: httpx then interprets the patterns of NO_PROXY."""
+    """Whether the environment has a proxy for *url*."""
+    return environment_proxy(url) is not None
+
+
+def environment_proxies() -> dict[str, str]:
+    """The proxies of the environment, by scheme; ``all`` is for the others."""
     proxies = getproxies()
-    if not (proxies.get(url.scheme) or proxies.get("all")):
-        return False
-    excepted = {host.strip() for host in proxies.get("no", "").split(",")}
-    return "*" not in excepted and url.host not in excepted and not in_excepted_network(url.host)
+    return {
+        scheme: proxy if "://" in proxy else f"http://{proxy}"
+        for scheme in ("http", "https", "all")
+        if (proxy := proxies.get(scheme))
+    }
 
 
 def environment_proxy(url: httpx.URL) -> str | None:
     """The proxy of the environment for *url*, as urllib reads NO_PROXY, and with its networks."""
-    proxies = getproxies()
+    proxies = environment_proxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(url.netloc.decode("ascii")) or in_excepted_network(url.host):
+    if proxy is None or proxy_bypass(url.netloc.decode("ascii")) or in_excepted_network(url.host):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    return proxy
 
 
 def display_proxy(proxy: str) -> str:
