@@ -318,7 +318,7 @@ def test_no_answer_names_a_file_that_was_not_shown(tmp_path: Path) -> None:
         expanded = server.expand({}, answers=answers).transport
         assert isinstance(expanded, Stdio)
         assert expanded.env == {"PATH": "/evil"}
-        with pytest.raises(ConfigError, match=r"\.env\.b is not the one that was shown: no answer can name another"):
+        with pytest.raises(ConfigError, match=r"env_file: it is not the file that was shown: no answer names another$"):
             server.preview({}).expand(answers)
 
 

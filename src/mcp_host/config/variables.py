@@ -227,10 +227,8 @@ class Values:
         """
         place = self.folder / path
         if (link := f"{name}: {path}") not in self.links:
-            if not self.reads_more:
-                raise NotSet(
-                    f"the file {escaped(str(place))} is not the one that was shown: no answer can name another"
-                )
+            if not self.reads_more:  # the path has an answer, which may be a secret
+                raise NotSet("it is not the file that was shown: no answer names another")
             if place not in self.files:
                 if len(self.files) == MAX_FILES:
                     raise NotSet(f"its variables are from more than {MAX_FILES} files")
