@@ -218,7 +218,8 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
     entry = {"command": "./a", "args": ["a\x1b", "token=1;./b"], "env": given, "envFile": ".env", "cwd": "sub"}
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Password": "s3cret", "X-Forward-To": "https://evil.example"}
     remote = {"type": "http", "url": "https://sk-internal.evil.example/mcp", "headers": headers}
-    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry, "b": remote}}))
+    login = {"type": "http", "url": "https://c.example", "oauth": {"clientId": "theirs", "clientSecret": "s3cret"}}
+    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry, "b": remote, "c": login}}))
     monkeypatch.chdir(theirs.parent)
 
     left = [run("servers", "import", *words) for words in (["--all"], ["a"], ["--from", "claude-code"])]
@@ -242,6 +243,10 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
         "    headers.X-Password: ***",
         "    headers.X-Forward-To: https://evil.example",
         "    headers.Authorization: the variable TOKEN",
+        f"Imported: c from {theirs.name}",
+        "    https://c.example",
+        "    oauth.client_id: theirs",
+        "    oauth.client_secret: ***",
     ]
 
 

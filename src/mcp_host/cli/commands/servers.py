@@ -222,12 +222,14 @@ def _told(entry: config.ServerEntry) -> tuple[str, Sequence[str]]:
 
     def tell(field: str, value: Value) -> None:
         kind, _, name = field.partition(".")
-        if isinstance(value, Secret) and kind in ("env", "headers", "env_file", "cwd"):
+        if isinstance(value, Secret) and kind in ("env", "headers", "oauth", "env_file", "cwd"):
             line = f"{field}: {value}"
             told.append(escaped(without_secrets(line) if name and not decides(name) else line))
 
     assert entry.transport is not None, "it has been copied"
     entry.transport.map(tell)
+    if entry.oauth is not None:
+        entry.oauth.map(tell)
     return entry.shown, [*told, *entry.variables]
 
 
