@@ -760,6 +760,34 @@ async def test_a_resource_is_subscribed_to_while_a_host_listens() -> None:
     assert sorted(server.received[3:]) == [(remove, "a:1"), (remove, "a:2")]
 
 
+async def test_what_changes_while_a_host_begins_to_listen_is_announced_after_the_acknowledgment() -> None:
+    """Of what the server agrees to."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}})
+        for uri in ("a:1", "a:no"):
+            asked = await peer.receive("resources/subscribe")
+            for _ in range(2):
+                await peer.notify("notifications/resources/updated", {"uri": uri})
+            await peer.notify("notifications/tools/list_changed")
+            await wait_all_tasks_blocked()
+            await (peer.reply_error(asked, -32602, "no") if uri == "a:no" else peer.reply(asked, {}))
+        await peer.receive("x/end")
+
+    async with raw.connect(proxy := Proxy(ScriptedPeer(script)), lenient=True) as host:
+        asked = listen(1, "a:1", "a:no")
+        asked["params"]["notifications"]["toolsListChanged"] = True
+        await host.send(asked)
+        said = [await host.receive() for _ in range(3)]
+        assert await host.nothing_more()
+    await proxy.aclose()
+    assert [(each["method"].removeprefix("notifications/"), each["params"].get("uri")) for each in said] == [
+        ("subscriptions/acknowledged", None),
+        ("resources/updated", "a:1"),
+        ("tools/list_changed", None),
+    ]
+
+
 async def test_a_server_that_is_started_again_is_not_subscribed_to_what_no_host_listens_to() -> None:
     server = Watched()
     async with raw.connect(server.proxy, lenient=True) as host:

@@ -141,13 +141,22 @@ class Stateless:
         lists = {kind for kind in LISTED if kind in offered and getattr(wanted, f"{kind}_list_changed")}
         uris = wanted.resource_subscriptions if "resources" in offered else None
         meta = NotificationMetaObject(subscription_id=call.request.id).to_wire()
-        async with self._service.listening(uris or (), call.client) as watched:
-            granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists}
-            if uris is not None:
-                granted["resource_subscriptions"] = [uri for uri in uris if uri in watched]
-            subscription = Subscription(call.notify, lists, set(watched), meta, self)
-            call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), "_meta": meta})
-            with self._service.subscribed(subscription):
+        early = dict[tuple[str, object], Params]()  # "MUST NOT send any notification [...] before acknowledging it"
+
+        def keep(method: str, params: Params) -> None:
+            early[method, params.get("uri")] = params
+
+        subscription = Subscription(keep, lists, set(uris or ()), meta, self)
+        with self._service.subscribed(subscription):
+            async with self._service.listening(uris or (), call.client) as watched:
+                granted: dict[str, Any] = {f"{kind}_list_changed": True for kind in lists}
+                if uris is not None:
+                    granted["resource_subscriptions"] = [uri for uri in uris if uri in watched]
+                call.notify(ACKNOWLEDGED, {"notifications": SubscriptionFilter(**granted).to_wire(), "_meta": meta})
+                subscription.notify, subscription.uris = call.notify, set(watched)
+                for (method, uri), params in early.items():
+                    if uri is None or uri in watched:
+                        call.notify(method, params)
                 await subscription.ended.wait()
         return self._complete(LISTEN, {"_meta": meta})
 
