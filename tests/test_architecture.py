@@ -147,6 +147,16 @@ def test_only_the_transports_and_oauth_import_httpx() -> None:
     assert users == {"auth", "testing", "transports"}
 
 
+def test_what_lives_as_long_as_a_session_has_the_small_events_and_locks() -> None:
+    """On asyncio, those of anyio take 0.9 KiB each, also while no task waits."""
+    packages = ("client/*.py", "session/*.py", "transports/_http/*.py", "serving/**/*.py", "proxy/*.py")
+    modules = [module for pattern in packages for module in SOURCE.glob(pattern)]
+    users = {place(module) for module in modules if {"anyio.Event", "anyio.Lock"} & set(imports(parse(module)))}
+
+    assert len(modules) > 50
+    assert users == set()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from anyio import Lock
-
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.client.tools import ListedTool, ListingVersion, ToolCache
+from mcp_host.concurrency.synchronization import Lock
 from mcp_host.errors import CallerError, ToolChanged, excerpt, quoted
 from mcp_host.protocol.server_names import ServerIdentity
 from mcp_host.session.call import CallTimeouts

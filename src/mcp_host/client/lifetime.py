@@ -8,11 +8,12 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
 
-from anyio import Lock, current_time, move_on_after, sleep
+from anyio import current_time, move_on_after, sleep
 
 from mcp_host.client.tools import ToolCache
 from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.single_flight import SingleFlight
+from mcp_host.concurrency.synchronization import Lock
 from mcp_host.concurrency.tasks import OwnedContext, spawn
 from mcp_host.errors import (
     AuthError,

@@ -11,11 +11,12 @@ from functools import partial
 from threading import RLock
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from anyio import CapacityLimiter, Event, to_thread
+from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import current_token
 from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.concurrency.locked_file import LockedFile
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import ProtocolError, ToolPinsError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.protocol.server_names import ServerIdentity

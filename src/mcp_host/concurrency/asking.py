@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from contextvars import ContextVar
 from typing import TypeAlias
 
-from anyio import Event
+from mcp_host.concurrency.synchronization import Event
 
 Pause: TypeAlias = Callable[[], AbstractContextManager[object]]
 

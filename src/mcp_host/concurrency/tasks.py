@@ -8,10 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar
 
-from anyio import CancelScope, Event, create_task_group
+from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 
 from mcp_host.concurrency.backends import Job, Loop
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import ConnectionClosed
 
 logger = logging.getLogger(__name__)

@@ -14,11 +14,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from anyio import CancelScope, Event, current_time, move_on_after, sleep_forever
+from anyio import CancelScope, current_time, move_on_after, sleep_forever
 from anyio.abc import TaskGroup
 
 from mcp_host.client.client import Client
 from mcp_host.concurrency.asking import unattended
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import (
     AuthError,
     CallerError,

@@ -9,8 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Literal, TypeAlias
 
-from anyio import Event
-
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.handlers import Failures, as_async, call_callback
 
 ServerState: TypeAlias = Literal["connecting", "ready", "down", "needs_login", "needs_consent", "disabled"]

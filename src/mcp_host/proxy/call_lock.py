@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
-from anyio import Event
+from mcp_host.concurrency.synchronization import Event
 
 CallT = TypeVar("CallT")
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, TypeAlias
 
-from anyio import CancelScope, Event, Lock, sleep
+from anyio import CancelScope, sleep
 
 from mcp_host.concurrency.asking import unattended
+from mcp_host.concurrency.synchronization import Event, Lock
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import CallerError, McpError
 from mcp_host.protocol.backoff import Backoff
@@ -68,8 +69,8 @@ class Relay(Service):
     declared: Params = field(default_factory=dict)
     """The capabilities of the server, once there is a connection to it."""
     upstreams: dict[Key, Upstream] = field(default_factory=dict)
-    lock: Lock | None = None
-    """Of connecting and closing. It belongs to the event loop that serves, where this object need not be made."""
+    lock: Lock = field(default_factory=Lock)
+    """Of connecting and closing."""
     attempts: dict[Key, Attempt] = field(default_factory=dict)
     """Of one of several servers, which the others do not wait for."""
     notifications: deque[Notification] = field(default_factory=deque)
@@ -116,17 +117,10 @@ class Relay(Service):
             await relay.aclose()
         for attempt in self.attempts.values():
             attempt.scope.cancel()
-        async with (lock := self._locked()):  # `end` may be closing them
+        async with self.lock:  # `end` may be closing them
             while self.upstreams:
                 _, upstream = self.upstreams.popitem()
                 await upstream.client.aclose()
-        if not lock.statistics().locked:  # by another task, which waited for this one
-            self.lock = None  # it belongs to this event loop
-
-    def _locked(self) -> Lock:
-        if self.lock is None:
-            self.lock = Lock()
-        return self.lock
 
     def prepare(self, client: RemoteClient) -> Prepare:
         return partial(self._prepare, client)
@@ -229,7 +223,7 @@ class Relay(Service):
         """
         key = self._key(client)
         if key not in self.upstreams:
-            async with self._locked():  # only for this: meanwhile, other hosts use other connections
+            async with self.lock:  # only for this: meanwhile, other hosts use other connections
                 key = self._key(client)  # there may be `MAX_EXTENDED` now
                 if key not in self.upstreams:
                     await self._connect(key, client)

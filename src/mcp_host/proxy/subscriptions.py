@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from anyio import Lock, current_time
+from anyio import current_time
 
 from mcp_host.client.client import Client
+from mcp_host.concurrency.synchronization import Lock
 from mcp_host.concurrency.tasks import spawn
 from mcp_host.errors import McpError, excerpt
 

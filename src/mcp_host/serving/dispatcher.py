@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
-from anyio import CancelScope, Event
+from anyio import CancelScope
 
 from mcp_host.concurrency.backends import Job
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,

@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from anyio import CancelScope, Event, current_time, get_cancelled_exc_class, move_on_after
+from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after
 from anyio.lowlevel import checkpoint
 
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import NotDeclared
 from mcp_host.protocol.eras import ACKNOWLEDGED, CACHEABLE, DISCOVER, LISTEN, META, OF_A_RETRY
 from mcp_host.protocol.jsonrpc import (

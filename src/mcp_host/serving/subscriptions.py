@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVarTuple, Unpack
 
-from anyio import Event, RunFinishedError, from_thread, to_thread
+from anyio import RunFinishedError, from_thread, to_thread
 from anyio.lowlevel import current_token
 
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.protocol.jsonrpc import Params
 from mcp_host.serving.remote_client import Notify, meta_of
 

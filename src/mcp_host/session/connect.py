@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from anyio import Event, create_task_group, move_on_after
+from anyio import create_task_group, move_on_after
 
 from mcp_host.concurrency.single_flight import SingleFlight
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import (
     ConnectionClosed,
     ConnectTimeout,

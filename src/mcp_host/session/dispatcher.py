@@ -8,11 +8,12 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
 
-from anyio import CancelScope, Event
+from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.deadlines import Alarm, TimeoutScope
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import (
     ConnectionClosed,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from anyio import Event, current_time, sleep
+from anyio import current_time, sleep
 
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import NotAdvertised
 from mcp_host.handlers import Failures, as_async, call_callback

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from anyio import Event
-
 from mcp_host import types
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import ProtocolError
 from mcp_host.handlers import Failures, call_callback, worth_logging
 from mcp_host.protocol.cache import CHANGES

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from anyio import CancelScope, Event, Lock, current_time, move_on_after, sleep
+from anyio import CancelScope, current_time, move_on_after, sleep
 
 from mcp_host.concurrency.asking import unattended
+from mcp_host.concurrency.synchronization import Event, Lock
 from mcp_host.errors import (
     ConnectionClosed,
     HttpStatusError,

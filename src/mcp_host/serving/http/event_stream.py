@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from anyio import Event, move_on_after
+from anyio import move_on_after
 
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.protocol.jsonrpc import Message, Notification, encode
 
 MAX_KEPT = 4 * 1024 * 1024  # bytes of one stream that a client can ask for again

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 
-from anyio import Event, Semaphore, WouldBlock, create_task_group, move_on_after
+from anyio import Semaphore, WouldBlock, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
 
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,

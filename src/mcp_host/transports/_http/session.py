@@ -15,9 +15,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-from anyio import CancelScope, Event, current_time, move_on_after, sleep
+from anyio import CancelScope, current_time, move_on_after, sleep
 
 from mcp_host.concurrency.asking import unattended
+from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import (
     AuthError,
     ConnectionClosed,
