@@ -10,9 +10,11 @@ import anyio
 import pytest
 from pydantic_core import to_json
 
-from mcp_host import Change, Elicitation, Notification
+from mcp_host import Change, Client, Elicitation, Notification
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import ProtocolError
 from mcp_host.limits import Limits
+from mcp_host.session.notifications import NotificationQueue
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import (
     LoggingMessageNotificationParams,
@@ -22,7 +24,7 @@ from mcp_host.types import (
     ResourceUpdatedNotificationParams,
     ToolListChangedNotification,
 )
-from tests.client.support import EMPTY, HANDSHAKE, Era, Recorder, connected, open_listening
+from tests.client.support import EMPTY, HANDSHAKE, Era, Recorder, connected, open_listening, silent
 from tests.extent import on_both
 
 
@@ -243,6 +245,20 @@ async def test_a_callback_that_awaits_a_cancelled_task_ends_nothing_else(
 
     assert seen == [1, 2]
     assert "the callback for notifications/message failed" in caplog.text
+
+
+async def test_what_comes_after_the_callbacks_were_cancelled_is_not_delivered_and_not_waited_for() -> None:
+    """Over HTTP, a caller that reads its own stream may still hear of something as the client is closed."""
+    seen = Recorder()
+    client = Client(ScriptedPeer(silent), on_log=seen)
+    async with HandlerTasks.open() as handlers:
+        notifications = NotificationQueue(client._state, handlers)
+    method, params = log(1)
+    notifications.offer(Notification(method, params))
+    with anyio.fail_after(25):
+        await notifications.delivered()
+
+    assert seen == []
 
 
 # Those that the client does not know

@@ -46,10 +46,11 @@ class HandlerTasks:
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
-        self._loop = Loop.running()
+        self.loop = Loop.running()
         self._context = copy_context()
         self._started: dict[CancelScope, Any] = {}
-        self._cancelled = False
+        self.cancelled = False
+        """Whether every job has been cancelled, and so is each that is started."""
         self._idle: Event | None = None
 
     @classmethod
@@ -62,15 +63,15 @@ class HandlerTasks:
             finally:
                 handlers.cancel()
                 with CancelScope(shield=True):
-                    await handlers._loop.wait(handlers._started.values())
+                    await handlers.loop.wait(handlers._started.values())
 
     def start(self, job: Callable[[], Awaitable[None]], context: Context | None = None) -> CancelScope:
         """Run *job*, which must raise nothing but cancellation; return its cancel scope.
 
         It runs in a copy of *context*, by default of the context in which `open` was entered.
         """
-        scope = self._loop.new_scope()
-        if self._cancelled:
+        scope = self.loop.new_scope()
+        if self.cancelled:
             scope.cancel()
 
         async def run() -> None:
@@ -82,7 +83,7 @@ class HandlerTasks:
                 if self._idle is not None and not self._started:
                     self._idle.set()
 
-        self._started[scope] = self._loop.start(self._tasks, run, self._context if context is None else context)
+        self._started[scope] = self.loop.start(self._tasks, run, self._context if context is None else context)
         return scope
 
     async def idle(self) -> None:
@@ -93,7 +94,7 @@ class HandlerTasks:
 
     def cancel(self) -> None:
         """Cancel every job, and each that is started later."""
-        self._cancelled = True
+        self.cancelled = True
         self._tasks.cancel_scope.cancel()
         for scope in self._started:
             scope.cancel()

@@ -90,7 +90,7 @@ class Connection:
         The application's code runs outside of the transport, so that a handler that does
         not end cannot keep the server alive.
         """
-        notifications, watcher = NotificationQueue(state), state.list_watcher
+        watcher = state.list_watcher
 
         def notify(notification: Notification) -> None:
             state.cache.invalidate(notification)
@@ -110,10 +110,9 @@ class Connection:
         ):
             if not channel.keeps_cache:
                 state.cache.drop()
+            notifications = NotificationQueue(state, handlers)
             dispatcher = Dispatcher(channel, handlers, tasks, notify, state)
             tasks.start_soon(listen)
-            if notifications.wanted:
-                handlers.start(notifications.run)
             try:
                 connection = cls(state, dispatcher, tasks, notifications, notify, attempt, on_lost)
                 await connection._begin(channel)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, assert_never
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
-from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.deadlines import Alarm, TimeoutScope
 from mcp_host.concurrency.synchronization import Event
 from mcp_host.concurrency.tasks import HandlerTasks
@@ -67,6 +66,48 @@ class Dispatcher:
     server to a separate task.
     """
 
+    __slots__ = (  # CPython shares the names of 30 attributes at most between objects: without, each has a dict of 1.5 KiB
+        "_authorization_context",
+        "_call_soon",
+        "_channel",
+        "_client",
+        "_counters",
+        "_early",
+        "_handshake_expected",
+        "_idle",
+        "_inbound",
+        "_last_id",
+        "_last_notified",
+        "_login",
+        "_max_values",
+        "_middleware",
+        "_name",
+        "_notes_silence",
+        "_on_notification",
+        "_open_scopes",
+        "_pending",
+        "_sender",
+        "_session_begun",
+        "_skipped",
+        "_skipped_last",
+        "_success",
+        "_unwanted",
+        "_warn",
+        "alarm",
+        "closed",
+        "closed_at",
+        "ended",
+        "has_logins",
+        "heard_at",
+        "now",
+        "on_another_login",
+        "opened_at",
+        "session",
+        "spawn",
+        "stream_per_request",
+        "wait_until_started",
+    )
+
     def __init__(
         self,
         channel: Channel,
@@ -104,7 +145,7 @@ class Dispatcher:
         self._last_notified = -1
         """The id of the last request before our last notification."""
         self._pending: dict[Id, PendingRequest] = {}
-        loop = Loop.running()
+        loop = handlers.loop
         self.now = loop.time
         """Seconds on the event loop's clock."""
         self._call_soon = loop.call_soon

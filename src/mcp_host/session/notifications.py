@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from mcp_host import types
 from mcp_host.concurrency.synchronization import Event
+from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.errors import ProtocolError
 from mcp_host.handlers import Failures, call_callback, worth_logging
 from mcp_host.protocol.cache import CHANGES
@@ -35,42 +36,41 @@ Key: TypeAlias = int | tuple[str, str | None]
 class NotificationQueue:
     """A bounded queue of notifications for the callbacks.
 
-    They are called in a separate task, so that a callback can use the client. A change that is
+    They are called in a task of *handlers* that runs while there are any, so that a callback can use the client. A change that is
     queued already is not queued again. If the queue is full, the oldest is dropped and counted that is
     neither a change nor the end of an elicitation.
     """
 
-    def __init__(self, state: ClientState) -> None:
-        self._limit = state.limits.max_notifications
+    def __init__(self, state: ClientState, handlers: HandlerTasks) -> None:
+        self._handlers = handlers
+        self._state = state
         self._counters = state.counters
         self._failures: Failures = Counter()
         self._queue: OrderedDict[Key, Notification] = OrderedDict()
         self._numbers = itertools.count()
-        self._expendable: deque[Key] = deque()
+        self._expendable: OrderedDict[Key, None] = OrderedDict()
         """The keys of what may be dropped, in order."""
-        self._wake = Event()
-        """Set while there is something to deliver."""
+        self._is_running = False
         self._delivered: Event | None = None
-        """Set when there is no more, if a task waits for that."""
-        self._ended = False
+        """Set when there is no more to deliver, if a task waits for that."""
         self._on_other = state.on_notification
-        self._prepare: dict[str, Prepare] = {}
+
+    @cached_property
+    def _prepare(self) -> Mapping[str, Prepare]:
+        """For each method for which there is a callback."""
+        state, prepare = self._state, dict[str, Prepare]()
         if (on_log := state.on_log) is not None:
-            self._prepare[LOG] = lambda wire: partial(on_log, types.LoggingMessageNotification.from_wire(wire).params)
+            prepare[LOG] = lambda wire: partial(on_log, types.LoggingMessageNotification.from_wire(wire).params)
         if (on_change := state.on_change) is not None:
             from mcp_host.session.changes import TYPES
 
             for method in TYPES:
-                self._prepare[method] = lambda wire: partial(on_change, TYPES[wire["method"]].from_wire(wire))
+                prepare[method] = lambda wire: partial(on_change, TYPES[wire["method"]].from_wire(wire))
         if (on_complete := state.on_elicitation_complete) is not None:
-            self._prepare[ELICITATION_COMPLETE] = lambda wire: partial(
+            prepare[ELICITATION_COMPLETE] = lambda wire: partial(
                 on_complete, types.ElicitationCompleteNotification.from_wire(wire).params.elicitation_id
             )
-
-    @property
-    def wanted(self) -> bool:
-        """Whether there is any callback."""
-        return bool(self._prepare) or self._on_other is not None
+        return prepare
 
     def offer(self, notification: Notification) -> None:
         """Queue *notification* if there is a callback for it."""
@@ -82,43 +82,38 @@ class NotificationQueue:
         if key in self._queue:
             self._counters["coalesced notifications"] += 1
             return
-        if len(self._queue) >= self._limit:
+        if len(self._queue) >= self._state.limits.max_notifications:
             self._counters["dropped notifications"] += 1
             if self._expendable:
-                del self._queue[self._expendable.popleft()]
+                key_of_oldest, _ = self._expendable.popitem(last=False)
+                del self._queue[key_of_oldest]
             else:
                 self._queue.popitem(last=False)
         self._queue[key] = notification
         if method == LOG or method not in self._prepare:
-            self._expendable.append(key)
-        self._wake.set()
+            self._expendable[key] = None
+        if not self._is_running and not self._handlers.cancelled:
+            self._is_running = True
+            self._handlers.start(self._run)
 
-    async def run(self) -> None:
-        """Call the callbacks until cancelled."""
+    async def _run(self) -> None:
+        """Call the callbacks until there is no more to deliver, or the connection is closed."""
         try:
-            while True:
-                while self._queue:
-                    key, notification = self._queue.popitem(last=False)
-                    if self._expendable and self._expendable[0] == key:
-                        self._expendable.popleft()
-                    await self._deliver(notification)
-                self._wake = Event()
-                self._announce_delivered()
-                await self._wake.wait()
+            while self._queue:
+                key, notification = self._queue.popitem(last=False)
+                self._expendable.pop(key, None)
+                await self._deliver(notification)
         finally:
-            self._ended = True
-            self._announce_delivered()
+            self._is_running = False
+            if self._delivered is not None:
+                self._delivered.set()
+                self._delivered = None
 
     async def delivered(self) -> None:
         """Wait until the callbacks have had what came so far, or get no more."""
-        if self._wake.is_set() and not self._ended:
+        if self._is_running:
             self._delivered = self._delivered or Event()
             await self._delivered.wait()
-
-    def _announce_delivered(self) -> None:
-        if self._delivered is not None:
-            self._delivered.set()
-            self._delivered = None
 
     async def _deliver(self, notification: Notification) -> None:
         if (prepare := self._prepare.get(notification.method)) is None:
