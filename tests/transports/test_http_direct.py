@@ -152,7 +152,7 @@ async def test_a_host_of_the_callers_own_replaces_that_of_the_url() -> None:
 
 
 async def test_headers_that_change_between_requests_are_checked_each_time() -> None:
-    """Sets of headers that have been checked are kept; another value is another set."""
+    """Headers that have been checked are kept; another value is another header."""
     bad = ["a\r\nX-Admin: 1", "a\n", "a\0", "\u00e9"]
     async with serving(saying(DONE_RESPONSE)) as peer, opened(peer.url) as channel:
         for name in ("a", *bad, "a", *bad, "b"):

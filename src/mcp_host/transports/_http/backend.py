@@ -58,7 +58,10 @@ MAX_PIECES = 20_000  # more than h11 can hold decoded: after so many, a body wai
 MAX_COOKIES = 50  # RFC 6265, section 6.1: "At least 50 cookies per domain", and there is only one
 MAX_COOKIE = 4096  # bytes with its attributes; the same section asks for as much
 MAX_COOKIES_SIZE = 8 * 1024  # bytes of all of them: more in one header is refused by nginx and Apache
-MAX_CHECKED = 64  # sets of headers that are kept: one for each method of a session, or for each tool
+MAX_CHECKED = (
+    64  # headers that are kept: some ten of each session, and the name of each method or tool since 2026-07-28
+)
+MAX_NAMES = 256  # of headers that are kept: these are the same for all clients
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PROXY_AUTHENTICATION = 407
@@ -166,7 +169,7 @@ class HttpBackend(ABC):
         """Where the unread rest of responses is drained. None: it is closed instead."""
         self.drain_time = DRAIN_TIME
         """Seconds for that."""
-        self._url = url.copy_with(userinfo=b"")  # httpx would log it with the URL, at INFO
+        self._url = url.copy_with(userinfo=b"") if url.userinfo else url  # httpx would log it with the URL, at INFO
         self._text = Secret(self._url)
         self._server = self._text if uds is None else Secret(f"{self._text} at {uds}")
         self._headers = headers
@@ -546,11 +549,11 @@ class PoolBackend(HttpBackend):
             if cookie := request.headers.get("cookie"):
                 headers = {**headers, "cookie": Secret(cookie)}
         try:
-            fields = self._check(tuple(headers.items()))
+            fields = dict(map(self._check, headers.items()))
             if content is not None:
-                fields = [*fields, (b"content-length", b"content-length", b"%d" % len(content))]
+                fields[b"content-length"] = (b"content-length", b"content-length", b"%d" % len(content))
             # As it is parsed: h11 would copy the target, whose repr hides the query.
-            target, checked_headers = SecretBytes(url.raw_path), _CheckedHeaders(fields)
+            target, checked_headers = SecretBytes(url.raw_path), _CheckedHeaders([*fields.values()])
             sent = h11.Request(method=method.encode(), target=target, headers=checked_headers, _parsed=True)
         except (h11.LocalProtocolError, UnicodeEncodeError):  # its text quotes a header, which may be a secret
             raise ConnectionClosed(f"{self.name}: a header that cannot be sent", may_have_run=False) from None
@@ -573,15 +576,24 @@ class PoolBackend(HttpBackend):
         await self._pool.aclose()
 
 
-def checked(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes, bytes]]:
-    """The *headers* of a request as h11 keeps them once it has checked them. Of two that differ in case, the last.
+def checked(header: tuple[str, str]) -> tuple[bytes, tuple[bytes, bytes, bytes]]:
+    """The name in lower case, and the *header* of a request as h11 keeps it once it has checked it.
 
     Raises:
-        h11.LocalProtocolError, UnicodeEncodeError: One of them cannot be sent.
+        h11.LocalProtocolError, UnicodeEncodeError: It cannot be sent.
     """
-    last = {name.lower(): (name.encode("ascii"), value.encode("ascii")) for name, value in headers}
-    request = h11.Request(method="POST", target="/", headers=list(last.values()))
-    return [(name, name.lower(), SecretBytes(value)) for name, value in request.headers.raw_items()]
+    name, value = header
+    raw, lower = _encoded(name)
+    request = h11.Request(method="POST", target="/", headers=[(raw, value.encode("ascii"))], http_version="1.0")
+    [(_, checked_value)] = request.headers.raw_items()
+    return lower, (raw, lower, SecretBytes(checked_value))
+
+
+@lru_cache(MAX_NAMES)
+def _encoded(name: str) -> tuple[bytes, bytes]:
+    """The *name* of a header, and the same in lower case."""
+    raw = name.encode("ascii")
+    return raw, raw.lower()
 
 
 class BoundedCookieJar(CookieJar):
