@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import Counter, deque
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar, Token
@@ -59,11 +60,11 @@ class CountedWarnings(dict[tuple[str, str], int]):
 class InputCount:
     """What servers cause within one outermost call: their requests for input, with those within the calls that its handlers make."""
 
-    all: deque[float] = field(default_factory=deque)
+    all: list[float] = field(default_factory=list)
     """When each came, on the event loop's clock, the oldest first."""
-    model_calls: deque[float] = field(default_factory=deque)
+    model_calls: list[float] = field(default_factory=list)
     """Those of `all` that ask for the model."""
-    own_calls: deque[float] = field(default_factory=deque)
+    own_calls: list[float] = field(default_factory=list)
     """When each tool of a server was called for an answer of the model: see `OwnTools`."""
     warnings: CountedWarnings = field(default_factory=CountedWarnings)
     """About those calls."""
@@ -88,8 +89,8 @@ class InputCount:
 
     def forget_until(self, when: float) -> None:
         for times in (self.all, self.model_calls, self.own_calls):
-            while times and times[0] <= when:
-                times.popleft()
+            if forgotten := bisect_right(times, when):
+                del times[:forgotten]
                 self.warnings.clear()
 
 

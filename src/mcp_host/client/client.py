@@ -75,6 +75,9 @@ BY_CLIENT = frozenset(
 )
 """What the client sends by itself, with what belongs to it."""
 
+CLIENT_INFO = Implementation(name="mcp-host", version=__version__)
+LIMITS = Limits()
+
 MAX_CURSOR = 64 * 1024  # characters; it is sent back, and kept until the list has ended
 ITEMS_PER_TICK = 256  # list items that are parsed before other tasks run
 
@@ -203,7 +206,7 @@ class Client:
                 raise TypeError("tools is ToolPolicy(allow=..., rename=..., output=..., pins=...)")
         if limits is not None and not isinstance(limits, Limits):
             raise TypeError(f"limits is Limits(timeout=..., ...), not {type(limits).__name__}")
-        limits = limits or Limits()
+        limits = limits or LIMITS
         self._era = era
         self._roots: Roots | None = None
         transport = infer_transport(server)
@@ -217,7 +220,7 @@ class Client:
             transport=transport,
             name=name,
             key=given or transport.identity,
-            client_info=client_info or Implementation(name="mcp-host", version=__version__),
+            client_info=client_info or CLIENT_INFO,
             features=ClientFeatures(
                 sampling, elicitation, self._roots, server_tools, _mapping(extensions or {}, "extensions")
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from anyio import CapacityLimiter
@@ -52,10 +53,13 @@ class ToolCache:
         self.mirrored = mirrored
         self.warn = warn
         self.max_steps = max_steps
-        self.lane = CapacityLimiter(1)
-        """One thread per server for long checks, because each slows the event loop a little."""
         self._valid: dict[str, ListedTool] = {}
         self._left_out: frozenset[str] = frozenset()
+
+    @cached_property
+    def lane(self) -> CapacityLimiter:
+        """One thread per server for long checks, because each slows the event loop a little."""
+        return CapacityLimiter(1)
 
     async def replace(self, tools: Iterable[Tool], as_of: ListingVersion | None = None) -> list[Tool]:
         """Replace the listing; return the tools that are kept."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -73,7 +72,7 @@ class Relay(Service):
     """Of connecting and closing."""
     attempts: dict[Key, Attempt] = field(default_factory=dict)
     """Of one of several servers, which the others do not wait for."""
-    notifications: deque[Notification] = field(default_factory=deque)
+    notifications: list[Notification] = field(default_factory=list)
     """Those of the host that are not passed on yet."""
     backoff: Backoff = field(default_factory=partial(Backoff, max_failures=0, max_delay=60.0, min_delay=0.5))
     begun: set[Relay] = field(default_factory=set)
@@ -170,7 +169,7 @@ class Relay(Service):
             for upstream in [*self.upstreams.values()]:
                 with suppress(McpError):  # the revision of the server has none of that name, or the server has ended
                     await upstream.client.relay_notification(method, params)
-            self.notifications.popleft()
+            del self.notifications[0]
 
     # As one of several servers
 

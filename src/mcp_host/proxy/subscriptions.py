@@ -25,7 +25,7 @@ class Subscriptions:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._listeners_of = Counter[str]()
+        self._listeners_of: Counter[str] = Counter()
         self._lock = Lock()  # of subscribing and unsubscribing: the server has to get them in order
 
     @asynccontextmanager

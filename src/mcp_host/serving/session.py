@@ -44,7 +44,7 @@ class Session:
         """Take a message from the client. Returns at once."""
         if isinstance(message, Notification) and self.client is not None:
             if message.method == INITIALIZED:
-                self._subscription.lists.update(LISTED)
+                self._subscription.lists = LISTED
             elif message.method != CANCELLED:
                 self._service.notified(message)
         self._dispatcher.receive(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,7 +49,7 @@ class Subscription:
     """
 
     notify: Notify
-    lists: set[str] = field(default_factory=set)
+    lists: Set[str] = frozenset()
     """Those of `LISTED` whose changes the client has chosen."""
     uris: set[str] = field(default_factory=set)
     meta: Params = field(default_factory=dict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from secrets import token_urlsafe
@@ -83,7 +82,7 @@ class HttpSession:
         self._json_response = json_response
         self._session = Session(service, spawn_in_scope, self._send, self._settle)
         self._posts: dict[Id, Post] = {}
-        self._ended: deque[EventStream] = deque(maxlen=RETAINED)
+        self._ended: list[EventStream] = []
         self._count = 0  # of requests
         self._connections = 0
         self._used = current_time()
@@ -161,5 +160,6 @@ class HttpSession:
         post = self._posts.pop(id)
         post.stream.end()
         self._ended.append(post.stream)
+        del self._ended[:-RETAINED]
         while len(self._ended) > 1 and sum(stream.size for stream in self._ended) > RETAINED_SIZE:
-            self._ended.popleft()
+            del self._ended[0]

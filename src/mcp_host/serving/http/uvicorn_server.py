@@ -45,6 +45,7 @@ class UvicornServer(uvicorn.Server):
                 http="h11",
                 ws="none",
                 lifespan="off",
+                proxy_headers=False,  # nothing depends on the address of a client
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
