@@ -76,8 +76,8 @@ MAY_IMPORT = {
     },
     "doctor": {"elicitation", "errors", "json_schema", "protocol", "serving", "transports", "types", "version"},
     "testing": {
-        *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "serving", "transports", "types"),
-        "version",
+        *("concurrency", "errors", "functions", "limits", "protocol", "sampling", "secret", "serving", "transports"),
+        *("types", "version"),
     },
     "cli": {
         *("auth", "client", "concurrency", "config", "doctor", "elicitation", "errors", "group", "json_schema"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator
 
@@ -18,6 +19,18 @@ class Secret(str):
 
     def __repr__(self) -> str:
         return repr(HIDDEN)
+
+
+class ExpandedText(Secret):
+    """A text of a file after expansion: *passwords* are the answers in it that were asked for as such."""
+
+    __slots__ = ("passwords",)
+    passwords: tuple[Secret, ...]
+
+    def __new__(cls, text: str, passwords: Iterable[str] = ()) -> Self:
+        made = super().__new__(cls, text)
+        made.passwords = tuple(map(Secret, passwords))
+        return made
 
 
 class SecretBytes(bytes):

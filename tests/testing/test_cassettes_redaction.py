@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_host import Stdio
+from mcp_host.config import ask_inputs, read_servers
 from mcp_host.testing import Cassette, CassetteError
 from mcp_host.testing.cassettes.file import read
 from mcp_host.testing.cassettes.redaction import REDACTED, Redaction
@@ -30,6 +31,7 @@ from mcp_host.testing.cassettes.secret_names import (
     is_secret_parameter,
 )
 from mcp_host.testing.cassettes.texts import mapped
+from mcp_host.transports.base import Transport
 from tests.extent import THOROUGH
 from tests.faults.measure import grows_linearly
 
@@ -109,7 +111,7 @@ LINES = st.text('QXZJVKWYé€\t\n\\" ', min_size=8, max_size=40)
 
 
 def recorded(
-    path: Path, echoed: str, url: str = "http://localhost/", server: Stdio | None = None, **request: Any
+    path: Path, echoed: str, url: str = "http://localhost/", *, servers: Sequence[Transport] = (), **request: Any
 ) -> list[str]:
     """All strings in the file, also names of members, after a *request* whose answer has *echoed* in it."""
 
@@ -117,7 +119,7 @@ def recorded(
         return httpx2.Response(401, text=f"no {echoed}.")
 
     with Cassette(path, record_mode="all") as cassette:
-        if server is not None:
+        for server in servers:
             cassette.transport(server)
         transport = cassette.http_transport(inner=httpx2.MockTransport(answer))
         with httpx2.Client(transport=transport) as client:
@@ -142,12 +144,12 @@ PLACES: dict[str, Callable[[str, str], dict[str, Any]]] = {
     "list": lambda name, secret: {"json": {"a": {name: ["x", [secret]]}}},
     "JSON in a text": lambda name, secret: {"json": {"arguments": json.dumps({"a": {name: secret}})}},
     "list in a text": lambda name, secret: {"json": {"arguments": json.dumps({"a": {name: ["x", secret]}})}},
-    "variable": lambda name, secret: {"server": Stdio(["any"], env={name: secret})},
-    "JSON in a variable": lambda name, secret: {"server": Stdio(["any"], env={"A": json.dumps({name: secret})})},
-    "option": lambda name, secret: {"server": Stdio(["any", f"--{name}", secret])},
-    "option with =": lambda name, secret: {"server": Stdio(["any", f"--{name}={secret}"])},
-    "variable in an option": lambda name, secret: {"server": Stdio(["any", "-e", f"{name}={secret}"])},
-    "header in an option": lambda name, secret: {"server": Stdio(["any", "--header", f"{name}: Bearer {secret}"])},
+    "variable": lambda name, secret: {"servers": [Stdio(["any"], env={name: secret})]},
+    "JSON in a variable": lambda name, secret: {"servers": [Stdio(["any"], env={"A": json.dumps({name: secret})})]},
+    "option": lambda name, secret: {"servers": [Stdio(["any", f"--{name}", secret])]},
+    "option with =": lambda name, secret: {"servers": [Stdio(["any", f"--{name}={secret}"])]},
+    "variable in an option": lambda name, secret: {"servers": [Stdio(["any", "-e", f"{name}={secret}"])]},
+    "header in an option": lambda name, secret: {"servers": [Stdio(["any", "--header", f"{name}: Bearer {secret}"])]},
 }
 
 
@@ -174,6 +176,35 @@ def test_no_line_of_a_secret_is_in_the_file(path: Path, secret: str) -> None:
 
     lines = [line.strip() for line in secret.split("\n") if len(line.strip()) >= 8]
     assert [text for text in texts for part in [secret, *lines] if part in text] == []
+
+
+@pytest.mark.parametrize("answer", ["hunter2", "correct", "QZXJ VKWY-0189"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "any", "env": {"WHO": "${input:who}"}},
+        {"command": "any", "args": ["--who=me:${input:who}"]},
+        {"url": "http://localhost/", "headers": {"X-Who": "me:${input:who}"}},
+        {"url": "http://localhost/${input:who}/mcp"},
+    ],
+    ids=["env", "args", "headers", "url"],
+)
+async def test_no_answer_to_a_password_input_of_a_file_of_servers_is_in_the_file(
+    path: Path, tmp_path: Path, entry: dict[str, object], answer: str
+) -> None:
+    """Under any name, and however short it is. The answer to another input is no secret."""
+    inputs = [{"id": "who", "type": "promptString", "password": True}, {"id": "where", "type": "promptString"}]
+    servers = {"shop": entry, "other": {"command": "any", "args": ["${input:where}"]}}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"servers": servers, "inputs": inputs}))
+    shop, other = read_servers(file, dialect="vscode").servers
+    answers = await ask_inputs([shop, other], lambda asked: answer if asked.password else "London-Paddington")
+    transports = [each.expand({}, answers=answers).transport for each in (shop, other)]
+
+    texts = recorded(path, f"{answer} of London-Paddington, {quote(answer, safe='')}", servers=transports)
+
+    assert [text for text in texts if answer in text or quote(answer, safe="") in text] == []
+    assert f"no {REDACTED} of London-Paddington, {REDACTED}." in texts
 
 
 def test_passwords_in_urls_are_marked_in_any_text(path: Path) -> None:
@@ -285,7 +316,7 @@ def test_the_variable_pwd_is_a_folder() -> None:
 def test_a_plain_word_is_marked_in_its_own_place_only(path: Path, word: str) -> None:
     """A schema has such names, and a tool may answer ``{"password": "required"}``."""
     schema = {"properties": {word: {"type": "string"}}, "required": [word]}
-    recorded(path, word, server=Stdio(["any"], env={"DB_PASSWORD": word}), json={"client_secret": word, **schema})
+    recorded(path, word, servers=[Stdio(["any"], env={"DB_PASSWORD": word})], json={"client_secret": word, **schema})
 
     [entry] = [entry for entry in read(path).entries if "http" in entry]
     assert entry["http"]["json"] == {"client_secret": REDACTED, **schema}

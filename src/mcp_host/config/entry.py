@@ -278,7 +278,8 @@ class _Expander:
             if name not in self._expansions:
                 self._expansions[name] = self._expansion(name, value)
             expansion = self._expansions[name]
-            return None if expansion is None else Secret(getattr(expansion, form))
+            changed: Secret | None = getattr(expansion, form, None)
+            return changed
 
         return change
 

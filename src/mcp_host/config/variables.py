@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, assert_never
 from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.config.values import EnvironmentVariable, Input, Value
 from mcp_host.errors import escaped, excerpt, quoted
-from mcp_host.secret import HIDDEN, Secret
+from mcp_host.secret import HIDDEN, ExpandedText, Secret
 
 Form: TypeAlias = Literal[
     "${V}", "${V:-d}", "$V", "%V%", "${env:V}", "${input:id}", "${file:/p}", "${workspaceFolder}",
@@ -162,8 +162,8 @@ class Expansion:
     without an answer: if its variable has another source, *settled* has that.
     """
 
-    text: Secret
-    shown: str
+    text: ExpandedText
+    shown: Secret
     settled: Secret
 
 
@@ -200,9 +200,9 @@ class Values:
                 return None
             text = self._environment(value.name, name)
             hidden = value.prefix + HIDDEN
-            return Expansion(Secret(value.prefix + text), hidden, Secret(hidden))
+            return Expansion(ExpandedText(value.prefix + text), Secret(hidden), Secret(hidden))
         forms = self.forms(name)
-        texts, shown, settled, length = list[str](), list[str](), list[str](), 0
+        texts, shown, settled, passwords, length = list[str](), list[str](), list[str](), list[str](), 0
         for piece, following in pairwise([*parse(name, value), ""]):
             text = as_shown = as_settled = written = _written(piece)
             if (variable := own(piece, forms)) is not None:
@@ -210,6 +210,7 @@ class Values:
                 if name == "url" and scheme == "input" and _names_host(texts, text, _written(following)):
                     raise NotSet(f"the input {quoted(argument)} would name another host: it has one of / \\ ? # @")
                 as_shown = HIDDEN if is_secret else text
+                passwords += [text] if is_secret and scheme == "input" else []
                 as_settled = text if scheme in ("file", "value", "place") else self._settled(variable, name)
             length += max(len(written), len(text))
             if length > MAX_TEXT:
@@ -217,7 +218,7 @@ class Values:
             texts.append(text)
             shown.append(as_shown)
             settled.append(as_settled)
-        return Expansion(Secret("".join(texts)), "".join(shown), Secret("".join(settled)))
+        return Expansion(ExpandedText("".join(texts), passwords), Secret("".join(shown)), Secret("".join(settled)))
 
     def read(self, name: str, path: str) -> str:
         """The text of the file that the field *name* is from. It blocks.

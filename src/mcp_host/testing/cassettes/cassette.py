@@ -53,8 +53,9 @@ class Cassette:
     difference. With *require_all*, leaving the block also raises it if a recorded request was not used.
 
     The file is written when the block ends without an exception; otherwise the old one stays. The texts in *redact*
-    are marked in it, and secrets that have a sensitive name: that of a header, a parameter, a member of JSON, an
-    environment variable or an option of a program. Other secrets are not, so read a new file before you commit it.
+    are marked in it, answers to the password inputs of a file of servers, and secrets that have a sensitive name: that of a
+    header, a parameter, a member of JSON, an environment variable or an option of a program. Secrets of well-known forms
+    are, too. Others are not, so read a new file before you commit it.
     *note* is written to the top of the file, for its readers.
 
     Raises:
@@ -126,11 +127,15 @@ class Cassette:
         label = name or ("server" if self._transport_count == 1 else f"server-{self._transport_count}")
         inner = infer_transport(server)
         if isinstance(inner, Stdio):
-            self._redaction.learn_command([os.fspath(part) for part in inner.command], inner.env or {})
+            command, env = [os.fspath(part) for part in inner.command], inner.env or {}
+            self._redaction.learn_command(command, env)
+            self._redaction.learn_passwords([*command, *env.values()])
         elif isinstance(
             headers := getattr(inner, "headers", None), Mapping
         ):  # as in a request that a replay does not send
-            self._tape.learn_sent(str(getattr(inner, "url", "")), headers.items())
+            url = getattr(inner, "url", "")
+            self._tape.learn_sent(str(url), headers.items())
+            self._redaction.learn_passwords([url, *headers.values()])
         return CassetteTransport(self._tape, inner, label)
 
     @overload

@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import accumulate
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
 
+from mcp_host.secret import ExpandedText
 from mcp_host.testing.cassettes.secret_names import (
     FOLDERS,
     is_secret_member,
@@ -78,6 +79,14 @@ class Redaction:
         self._learn_pairs(value)
         if header := HEADER.fullmatch(value):
             self.headers([(header[1], header[2])])
+
+    def learn_passwords(self, values: Iterable[str]) -> None:
+        """Find the passwords in *values* that a person was asked for. They are marked however short they are."""
+        for password in (
+            password for value in values if isinstance(value, ExpandedText) for password in value.passwords
+        ):
+            self._learn_secret(password)
+            self._add(password, named=bool(password))
 
     def learn_command(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Find the secrets that a program is started with: ``--token …``, ``--token=…``, and its environment."""
