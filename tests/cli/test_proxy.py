@@ -180,11 +180,18 @@ def test_a_timeout_is_for_connecting_and_for_calls_and_the_server_ends_before_th
     assert limits == Limits(connect_timeout=7, timeout=7, idle_timeout=7, close_timeout=3)
 
 
+async def test_a_server_that_never_answers_is_an_error_after_the_timeout() -> None:
+    transport = proxied("--timeout", "0.2", "--", sys.executable, "-c", "import sys; sys.stdin.read()")
+    with fail_after(IN_TIME), pytest.raises(ServerError, match=r"was not ready within 0\.2 s"):
+        async with Client(transport, era="legacy"):
+            pass
+
+
 async def test_the_revisions_towards_the_server_can_be_restricted() -> None:
     """And what a server writes to stderr, here what it has received, is in the error."""
-    server = "import sys; print(sys.stdin.readline()[:120], file=sys.stderr, flush=True); sys.stdin.read()"
-    transport = proxied("--era", "2025-06-18", "--timeout", "0.5", "--", sys.executable, "-c", server)
-    says = r'was not ready within 0\.5 s.*"method":"initialize","params":\{"protocolVersion":"2025-06-18"'
+    server = "import sys; print(sys.stdin.readline()[:120], file=sys.stderr)"
+    transport = proxied("--era", "2025-06-18", "--", sys.executable, "-c", server)
+    says = r'exited with code 0; its stderr:.*"method":"initialize","params":\{"protocolVersion":"2025-06-18"'
     with fail_after(IN_TIME), pytest.raises(ServerError, match=says):
         async with Client(transport, era="legacy"):
             pass
