@@ -6,16 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from anyio import Event, fail_after
+from anyio import Event, create_task_group, fail_after
 
 from mcp_host import Client, Limits, Stdio
 from mcp_host.errors import ConnectTimeout, McpError, NoCommonVersion, ProtocolError
 from mcp_host.types import LoggingMessageNotificationParams
 from tests.client.support import PARIS, sampling
+from tests.clock import advance
 from tests.faults.fault import fault
 from tests.faults.stdio_server import connected, server
 
-SOON = 5.0  # seconds, on a busy machine; the connect timeout comes much later unless a test says otherwise
+SOON = 25.0  # seconds, on a busy machine; the connect timeout comes later
 FINE: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -101,19 +102,35 @@ async def test_a_malformed_initialize_result_is_an_error_that_names_the_field() 
         assert str(error).startswith(f"malformed InitializeResult: {problem}")
 
 
+@pytest.mark.adjustable_clock
 @fault("J28", "J29")
 async def test_an_initialize_result_with_another_id_is_a_connect_timeout() -> None:
     """Nothing is cancelled: "The initialize request MUST NOT be cancelled by clients" (2025-11-25, cancellation)."""
+
+    def on_stderr(line: str) -> None:
+        heard.append(line)
+        read.set()
+
+    async def connect() -> None:
+        client = Client(Stdio(command, on_stderr=on_stderr), era="legacy", limits=Limits(connect_timeout=60))
+        with pytest.raises(ConnectTimeout, match=r"not ready within 60 s"):
+            await client.connect()
+
     heard: list[str] = []
+    read = Event()
     body = f"""
     request = read()
     reply({{"id": 99}}, {FINE!r})
+    say({{"id": "p", "method": "ping"}})
     for line in sys.stdin:
         print(line, file=sys.stderr, flush=True)
     """
-    command = Stdio(server(body, hands=False), on_stderr=heard.append)
+    command = server(body, hands=False)
 
-    with fail_after(SOON), pytest.raises(ConnectTimeout, match=r"not ready within 0\.3 s"):
-        await Client(command, era="legacy", limits=Limits(connect_timeout=0.3)).connect()
+    with fail_after(60 + SOON):
+        async with create_task_group() as tasks:
+            tasks.start_soon(connect)
+            await read.wait()
+            advance(60)
 
-    assert heard == []
+    assert [json.loads(line) for line in heard if line] == [{"jsonrpc": "2.0", "id": "p", "result": {}}]
