@@ -14,7 +14,7 @@ from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.failures import Unfinished
 from mcp_host.providers.exchange.replies import Call, answer_of
 from mcp_host.providers.openai import NAME_RULE
-from mcp_host.providers.openai_responses import read_event, read_reply, write_request
+from mcp_host.providers.openai_responses import OPEN, read_event, read_reply, write_request
 from mcp_host.types import ImageContent
 from tests.extent import THOROUGH
 from tests.providers import prompts
@@ -546,13 +546,18 @@ def test_a_failure_says_whether_to_ask_again(code: str | None, transient: bool) 
 
 
 def test_a_long_text_is_folded_in_linear_time() -> None:
-    """200,000 pieces: joining each time would copy 20 GB."""
+    """The texts of a reply are lists of pieces until it ends: nothing is copied at each event."""
     reply: dict[str, Any] = {}
-    for _ in range(200_000):
-        read_event(reply, {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "x"})
-    read_event(reply, {"type": "response.completed", "response": response()})
+    delta = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "ab"}
+    read_event(reply, delta)
+    [pieces] = reply[OPEN][0]["pieces"].values()
+    for _ in range(999):
+        read_event(reply, delta)
 
-    assert read_reply(reply, prompt()).content == ["x" * 200_000]
+    assert [*map(id, reply[OPEN][0]["pieces"].values())] == [id(pieces)]
+    assert pieces == ["ab"] * 1000
+    read_event(reply, {"type": "response.completed", "response": response()})
+    assert read_reply(reply, prompt()).content == ["ab" * 1000]
 
 
 @pytest.mark.parametrize(
