@@ -250,17 +250,19 @@ async def test_a_plain_handler_of_fastmcp_counts_until_its_thread_ends() -> None
 
     def handler(messages: object, params: object, context: object) -> str:
         from_thread.run_sync(started.set)
-        end.wait(5)
+        end.wait(60)
         return "3."
 
     asked = session(from_fastmcp(handler), limits=SamplingLimits(at_once=1, waiting=0))
-    with fail_after(25):
-        async with create_task_group() as tasks:
-            tasks.start_soon(asked.answer, wire())
-            await started.wait()
-            tasks.cancel_scope.cancel()
-        refusal = await refused(asked, wire())
-    end.set()
+    try:
+        with fail_after(25):
+            async with create_task_group() as tasks:
+                tasks.start_soon(asked.answer, wire())
+                await started.wait()
+                tasks.cancel_scope.cancel()
+            refusal = await refused(asked, wire())
+    finally:
+        end.set()
 
     assert said(refusal) == (-32010, "this client's limit waiting is 0 requests")
 

@@ -354,7 +354,7 @@ def test_a_long_variable_takes_linear_time() -> None:
     def learn(size: int) -> None:
         assert Redaction((), {"CERTIFICATE": "A" * size}).text("A=B") == "A=B"
 
-    assert grows_linearly(learn, 10_000)
+    assert grows_linearly(learn, 2_000)
 
 
 BASE64_OF = base64.b64encode(b"ada:QZXJ-0123").decode()
