@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from anyio import fail_after
+from anyio import CancelScope, fail_after
 
 from mcp_host import Client, Elicitation, FormRequest, StreamableHttp
-from mcp_host.errors import RequestTimeout, ResourceNotFound, ServerError
+from mcp_host.errors import ResourceNotFound, ServerError
 from mcp_host.types import (
     ElicitResult,
     ProgressNotificationParams,
@@ -92,10 +92,14 @@ async def test_a_resource_announces_changes_while_it_is_subscribed_to(http_peer:
 
 async def test_an_abandoned_call_is_cancelled_in_the_server(peer: Peer) -> None:
     name = str(uuid.uuid4())
+
+    async def on_progress(report: ProgressNotificationParams) -> None:
+        abandoned.cancel()
+
     with fail_after(IN_TIME):
         async with Client(peer.transport, era=peer.era) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("hang", {"name": name}, timeout=0.2)
+            with CancelScope() as abandoned:
+                await client.call_tool("hang", {"name": name}, on_progress=on_progress)
             result = await client.call_tool("cancellation_of", {"name": name})
 
     assert result.structured_content == {"result": name}

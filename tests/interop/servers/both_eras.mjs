@@ -120,8 +120,10 @@ async function count({ to }, { mcpReq }) {
   return result(to);
 }
 
-/** Never end by itself. */
-async function hang({ name }, { mcpReq: { signal } }) {
+/** Report that it has begun, and never end by itself. */
+async function hang({ name }, { mcpReq: { _meta, notify, signal } }) {
+  const params = { progressToken: _meta?.progressToken, progress: 1 };
+  await notify({ method: "notifications/progress", params });
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
   cancellation(name).resolve();
   throw signal.reason;

@@ -204,9 +204,10 @@ async def count(to: int, ctx: Context) -> int:
 
 
 @mcp.tool()
-async def hang(name: str) -> None:
-    """Never end by itself."""
+async def hang(name: str, ctx: Context) -> None:
+    """Report that it has begun, and never end by itself."""
     try:
+        await ctx.report_progress(1)
         await anyio.sleep_forever()
     finally:
         cancelled[name].set()
