@@ -18,13 +18,13 @@ def serving(app: Callable[..., Awaitable[None]]) -> Iterator[str]:
     with listen(0) as listener:
         server = UvicornServer(app)
         thread = server.start(listener)
-        assert server.up.wait(10)
+        assert server.up.wait(25)
         assert server.started
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.stop()
-            thread.join(10)
+            thread.join(25)
 
 
 @contextmanager

@@ -154,7 +154,7 @@ async def test_a_form_whose_handler_awaits_a_call_does_not_count_meanwhile(era: 
 async def test_a_thread_that_was_left_behind_counts_until_it_returns() -> None:
     def fill_in(request: FormRequest) -> ElicitResult:
         began.append(request)
-        assert ends.wait(20)
+        assert ends.wait(25)
         return request.decline()
 
     began: list[FormRequest] = []

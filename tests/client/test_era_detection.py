@@ -799,7 +799,7 @@ async def test_a_session_begun_beside_a_slow_probe_is_not_used_with_a_modern_ser
         begun.set()
         await wire.hung_up()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         async with (
             serving(mcp(discover=discover, initialized=initialized)) as peer,
             Client(StreamableHttp(peer.url)) as client,

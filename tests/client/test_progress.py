@@ -78,7 +78,7 @@ class PlainCallback:
     def __call__(self, report: ProgressNotificationParams) -> None:
         self.threads += not ENTERED.get()
         ENTERED.set(True)
-        assert self.go.wait(20)
+        assert self.go.wait(25)
         self.seen.append(report.progress)
 
 

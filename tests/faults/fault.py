@@ -18,7 +18,7 @@ from anyio import fail_after, move_on_after, sleep
 from tests.faults.catalogue import ROWS
 
 P = ParamSpec("P")
-SETTLING = 20.0  # seconds for the event loop to let go of what a test has closed
+SETTLING = 25.0  # seconds for the event loop to let go of what a test has closed
 WITHIN = (
     200.0  # seconds for a test that could hang: beside a load, and measured, one that computes takes ten times as long
 )

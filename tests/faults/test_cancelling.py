@@ -17,7 +17,7 @@ from anyio import (
 )
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, SamplingRequest, Stdio, StreamableHttp
+from mcp_host import Client, Limits, SamplingRequest, Stdio, StreamableHttp
 from mcp_host.errors import RequestTimeout
 from mcp_host.types import CreateMessageResult, ProgressNotificationParams
 from tests.client.support import sampling
@@ -33,7 +33,7 @@ from tests.transports.legacy_peers import Answer, hang, in_turn
 
 pytestmark = on_both
 
-PROMPT = 5.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
+PROMPT = 25.0  # seconds for what has to happen at once, on a busy machine; any wait of the client's own is longer
 LARGE = {"text": "x" * 3_000_000}  # more than any pipe holds
 DEAF = Stdio(server("time.sleep(60)"))  # reads nothing more
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":@id,"progress":1}}'
@@ -81,22 +81,23 @@ async def test_abandoning_a_call_to_a_server_that_reads_nothing_takes_no_time() 
 
 
 @pytest.mark.adjustable_clock
-@fault("C07")
+@fault("C07", within=3200)
 async def test_a_timeout_is_on_time_even_if_the_server_does_not_read_the_cancellation() -> None:
     """And not twice the timeout, for what is cancelled is told so without a wait."""
 
     async def call(arguments: dict[str, str]) -> None:
         began = current_time()
-        with pytest.raises(RequestTimeout, match=r"took longer than 10 s \(timeout\)$"):
-            await client.call_tool("x", arguments, timeout=10)
-        assert 10 <= current_time() - began < 10 + PROMPT
+        with pytest.raises(RequestTimeout, match=r"took longer than 1000 s \(timeout\)$"):
+            await client.call_tool("x", arguments, timeout=1000)
+        assert 1000 <= current_time() - began < 2000
 
-    async with Client(DEAF, era="legacy", limits=BRIEF) as client:
+    limits = Limits(idle_timeout=6000, stall_timeout=6000, close_timeout=0.6)
+    async with Client(DEAF, era="legacy", limits=limits) as client:
         for arguments in ({}, LARGE, {}):
             async with create_task_group() as tasks:
                 tasks.start_soon(call, arguments)
                 await wait_all_tasks_blocked()
-                advance(10)
+                advance(1000)
 
 
 @fault("C08", "S19")

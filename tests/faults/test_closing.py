@@ -22,7 +22,7 @@ from tests.transports.http_peers import event, serving
 
 pytestmark = on_both
 
-PROMPT = 5.0  # seconds, on a busy machine, for what `BRIEF` allows far less
+PROMPT = 25.0  # seconds, on a busy machine, for what `BRIEF` allows far less
 
 
 @asynccontextmanager

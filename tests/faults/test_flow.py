@@ -7,7 +7,7 @@ import signal
 from typing import Any, NoReturn
 
 import pytest
-from anyio import Event, create_task_group, current_time, fail_after, wait_all_tasks_blocked
+from anyio import Event, create_task_group, fail_after, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Sampling, SamplingRequest, always
@@ -233,10 +233,9 @@ async def test_callbacks_and_handlers_that_never_return_delay_neither_calls_nor_
         await both_are.wait()
         with fail_after(SOON):
             assert (await client.call_tool("still here")).text == "still here"
-        began = current_time()
+            await client.aclose()
 
     assert sorted(stuck) == ["log", "model"]
-    assert current_time() - began < SOON
 
 
 # A slow start

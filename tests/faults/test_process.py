@@ -398,24 +398,24 @@ while True: time.sleep(60)
 
 @pytest.mark.adjustable_clock
 @pytest.mark.parametrize("cancelled", [False, True], ids=["closed", "cancelled"])
-@fault("P11")
+@fault("P11", within=4200)
 async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time(cancelled: bool) -> None:
     """Each step comes when the time of the one before is over; here, as soon as the server has noted that step."""
 
     def on_stderr(line: str) -> None:
         said.append(line)
-        advance(20)
+        advance(2000)
 
     said: list[str] = []
     with CancelScope() as scope:
-        async with client_of(STUBBORN, on_stderr=on_stderr, limits=Limits(close_timeout=60)) as client:
+        async with client_of(STUBBORN, on_stderr=on_stderr, limits=Limits(close_timeout=6000)) as client:
             await says(client)
             began = current_time()
             if cancelled:
                 scope.cancel()
 
     assert said == ["end of input", "asked to end"]
-    assert 40 <= current_time() - began < 60
+    assert 4000 <= current_time() - began < 6000
     assert children() == set()
 
 

@@ -25,7 +25,7 @@ from mcp_host.types import CreateMessageRequestParams
 from tests.interop.processes import SERVERS, HttpServer, aimock, free_port
 
 KEY = "sk-aimock-key"
-IN_TIME = 20.0  # seconds for a few requests to a server on this machine
+IN_TIME = 25.0  # seconds for a few requests to a server on this machine
 
 Connect = Callable[[str, str], AbstractAsyncContextManager[Any]]
 

@@ -644,7 +644,7 @@ async def test_a_response_that_comes_after_the_request_was_cancelled_is_hung_up(
 
     def ask(request: object, *, stream: bool) -> object:
         asked.set()
-        assert answered.wait(20)
+        assert answered.wait(25)
         return SimpleNamespace(response_stream=SimpleNamespace(close=closed.set))
 
     model = streaming(SimpleNamespace(_build_request=lambda *request: request, _request=ask))

@@ -26,7 +26,7 @@ LEAN = str(Path(__file__).with_name("lean.py"))
 WAYS = [(over, era) for over in ("stdio", "http") for era in ("legacy", "modern")]
 """How a dialogue may go; `few_ways` has each transport and each era once."""
 
-PATIENT = Limits(connect_timeout=10, idle_timeout=5, timeout=10, close_timeout=3)
+PATIENT = Limits(connect_timeout=30, idle_timeout=30, timeout=30, close_timeout=3)
 """For faults that show by themselves: reached only where a wait has no end."""
 
 

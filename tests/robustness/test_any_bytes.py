@@ -22,7 +22,7 @@ from tests.transports.http_peers import Wire, serving
 
 MiB = 1024 * 1024
 HASTY = Limits(connect_timeout=0.2, idle_timeout=0.05, timeout=0.2, close_timeout=1, max_message=64 * 1024)
-BOUND = 8.0
+BOUND = 25.0
 
 few = settings(
     max_examples=400 if THOROUGH else 15,

@@ -19,7 +19,7 @@ from tests.robustness import lean
 from tests.robustness.dialogue import Dialogue, lean_server, points
 from tests.robustness.steps import Steps
 
-BOUND = 8.0  # seconds for one dialogue, the cancelled or the one after it
+BOUND = 25.0  # seconds for one dialogue, the cancelled or the one after it
 FEW = {"in process": 16, "stdio": 2, "http": 4}  # cancellations for each era and backend, unless all of them are tried
 
 Run: TypeAlias = Callable[[Dialogue, Steps], Awaitable[None]]

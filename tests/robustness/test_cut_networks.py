@@ -14,7 +14,7 @@ from tests.faults.fault import leaving_nothing
 from tests.robustness.dialogue import PATIENT, Dialogue, http_at, lean_http, points
 from tests.robustness.proxy import Direction, Manner, Proxy, running
 
-BOUND = 25.0  # seconds for a dialogue with a network that fails: three calls that time out, and closing
+BOUND = 125.0  # seconds for a dialogue with a network that fails: three calls that time out, and closing
 STRIDE = 151  # bytes from one place to the next where all are tried: a prime, so that no structure is missed twice
 BYTES = {"to the client": 2400, "to the server": 4000}  # at least as many as pass; see the test of that name
 

@@ -29,7 +29,7 @@ from tests.transports.http_peers import serving
 from tests.transports.legacy_peers import Answer, hang, in_turn
 
 CANARY = "sk-canary-5ba1"
-SOON = 10.0
+SOON = 25.0
 
 
 class Told:

@@ -173,7 +173,7 @@ async def test_a_browser_that_stays_open_keeps_neither_the_caller_nor_the_end_of
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "_open"]
     assert thread.daemon
     (tmp_path / "pipe").write_text("\n")
-    thread.join(20)
+    thread.join(25)
     assert not thread.is_alive()
 
 

@@ -29,7 +29,7 @@ INFO = {"name": "raw", "version": "0"}
 EVERYTHING: Wire = {"sampling": {"tools": {}, "context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
 MODERN = "2026-07-28"
-IN_TIME = 5.0  # seconds for a connection, in which nothing waits for long
+IN_TIME = 25.0  # seconds for a connection, in which nothing waits for long
 
 RESULTS = {
     "server/discover": "DiscoverResult",

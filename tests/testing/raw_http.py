@@ -20,7 +20,7 @@ from pydantic_core import from_json, to_json
 from mcp_host.testing import Server
 from tests.testing.raw import INITIALIZE, INITIALIZED, MODERN, Wire, check, request
 
-IN_TIME = 20.0  # seconds for a server that starts, does what a test wants of it, and stops
+IN_TIME = 25.0  # seconds for a server that starts, does what a test wants of it, and stops
 ACCEPT = "application/json, text/event-stream"
 
 

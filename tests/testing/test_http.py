@@ -320,10 +320,10 @@ def test_a_connection_that_is_made_while_the_server_stops_is_closed(ends: bool, 
         server = UvicornServer(app)
         server.config.timeout_graceful_shutdown = patience
         thread = server.start(listener)
-        assert server.up.wait(10)
+        assert server.up.wait(25)
         with socket.create_connection(("127.0.0.1", port), timeout=25) as early, early.makefile("rb") as response:
             early.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-            thread.join(10)
+            thread.join(25)
             assert not thread.is_alive()
             assert response.read().startswith(b"HTTP/1.1 204") is ends
             with late[0]:

@@ -19,7 +19,7 @@ from mcp_host.transports._process.child import LINES_PER_TICK
 from tests.testing.raw import INITIALIZE, INITIALIZED, answer, call, request, text, with_meta
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 20  # seconds for a process that is expected to end by itself
+DEADLINE = 25  # seconds for a process that is expected to end by itself
 
 HANDSHAKE = request(0, "initialize", INITIALIZE)
 PING = request(1, "ping")

@@ -25,7 +25,7 @@ from mcp_types import (
     ToolUseContent,
 )
 
-IN_TIME = 20.0  # seconds for one connection, which takes one
+IN_TIME = 25.0  # seconds for one connection, which takes one
 
 
 class Host:

@@ -24,7 +24,7 @@ from mcp_host.types import ToolResultContent
 SERVER = Path(__file__).parents[1] / "servers" / "calculator.py"
 PACKAGE, REVISION, ENDS, BACKEND, MARK, *PROXY = sys.argv[1:]
 ARGS = [*PROXY, str(SERVER), REVISION, MARK]
-IN_TIME = 20.0  # seconds for anything that is waited for, which takes one
+IN_TIME = 25.0  # seconds for anything that is waited for, which takes one
 
 
 # The host of each package: a context with a function that calls the server's tool

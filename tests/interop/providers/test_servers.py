@@ -73,10 +73,10 @@ async def test_a_stalled_stream_sees_that_the_client_closes_it(serve: Serve) -> 
     server = serve(EchoServer, Stalled(said=Said(text="a" * 100), events=2))
     async with client(server) as http, http.stream("POST", "/", json={"stream": True}) as response:
         assert response.status_code == 200
-        assert server.stalled.wait(5)
+        assert server.stalled.wait(25)
         assert not server.unfinished.is_set()
 
-    assert server.unfinished.wait(5)
+    assert server.unfinished.wait(25)
 
 
 async def test_what_breaks_a_rule_is_refused_with_the_errors_of_the_api_and_remembered(serve: Serve) -> None:
