@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import pytest
@@ -42,6 +44,7 @@ def test_what_belongs_to_one_connection_is_not_passed_on(subtests: pytest.Subtes
 
 
 NEW = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+DEEP: list[Any] = json.loads("[" * 300 + "]" * 300)
 OBJECTS = {"name": "a", "outputSchema": {"type": "object"}, "x": 1}
 RESULTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("x/y", {"a": 1, "_meta": {"b": 2}}, {"a": 1, "_meta": {"b": 2}}),
@@ -59,6 +62,8 @@ RESULTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("tools/call", {"content": [{"type": "x"}], "structuredContent": [1]}, {"content": [{"type": "x"}]}),
     ("tools/call", {"content": [], "structuredContent": None}, {"content": [{"type": "text", "text": "null"}]}),
     ("tools/call", {"structuredContent": [1, "é"]}, {"content": [{"type": "text", "text": '[1,"é"]'}]}),
+    ("tools/call", {"structuredContent": [math.inf]}, {"structuredContent": [math.inf]}),
+    ("tools/call", {"structuredContent": DEEP}, {"structuredContent": DEEP}),
 ]  # fmt: skip
 
 

@@ -124,7 +124,10 @@ def result_downstream(method: str, result: Params) -> Params:
         kept = {key: value for key, value in kept.items() if key != "_meta"} | ({"_meta": meta} if meta else {})
     if method == "tools/list" and isinstance(tools := kept.get("tools"), list):
         kept["tools"] = [_with_objects_only(tool) for tool in tools]
-    if method == "tools/call" and not isinstance(kept.get("structuredContent", {}), dict):
+    structured = kept.get("structuredContent", {})
+    if (
+        method == "tools/call" and not isinstance(structured, dict) and is_writable(structured)
+    ):  # or else it is an error
         text = to_json(kept.pop("structuredContent")).decode()
         kept["content"] = kept.get("content") or [{"type": "text", "text": text}]
     return kept
