@@ -10,8 +10,8 @@ from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import McpError
 from mcp_host.protocol.jsonrpc import Params
+from mcp_host.proxy.answers import AskedHost, HostCall, asked_host
 from mcp_host.proxy.translation import ELICIT, host_answers
-from mcp_host.proxy.upstream import AskedHost, HostCall, asked_host
 from mcp_host.sampling import Allow, Approve, Deny, SamplingRequest
 from mcp_host.sampling.display import describe
 from mcp_host.terminal.text import Layout

@@ -18,7 +18,7 @@ from mcp_host.limits import Limits
 from mcp_host.middleware import Middleware
 from mcp_host.protocol.negotiation import EraCache
 from mcp_host.proxy.relay import Relay
-from mcp_host.proxy.upstream import SamplingChoice, Settings
+from mcp_host.proxy.settings import SamplingChoice, Settings
 from mcp_host.sampling import Sampling
 from mcp_host.serving import in_process
 from mcp_host.serving.request_state import KEY_SIZE

@@ -19,6 +19,8 @@ from mcp_host.protocol.backoff import Backoff
 from mcp_host.protocol.eras import REQUIRED_CAPABILITY
 from mcp_host.protocol.jsonrpc import Notification, Params, encode
 from mcp_host.protocol.negotiation import VERSIONS
+from mcp_host.proxy.answers import HostCall
+from mcp_host.proxy.settings import Settings
 from mcp_host.proxy.translation import (
     OF_A_CONNECTION,
     answers_of,
@@ -26,7 +28,7 @@ from mcp_host.proxy.translation import (
     error_downstream,
     extensions_upstream,
 )
-from mcp_host.proxy.upstream import HostCall, Settings, Upstream
+from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service

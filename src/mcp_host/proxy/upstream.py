@@ -6,116 +6,42 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mcp_host.client.client import Client
-from mcp_host.elicitation import Elicitation
-from mcp_host.errors import CallerError, InputRefused, McpError, UrlElicitationRequired
-from mcp_host.limits import Limits
-from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest, Middleware, ServerRequest
-from mcp_host.protocol.eras import (
-    CLIENT_INPUT,
-    CREATE_MESSAGE,
-    DISCOVER,
-    INITIALIZE,
-    LOG_LEVEL,
-    InputRequired,
-)
-from mcp_host.protocol.jsonrpc import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    Failure,
-    Notification,
-    Params,
-    Response,
-    Success,
-    encode,
-)
-from mcp_host.protocol.negotiation import MODERN_VERSIONS, EraCache
+from mcp_host.errors import CallerError, McpError, UrlElicitationRequired
+from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest
+from mcp_host.protocol.eras import DISCOVER, INITIALIZE, LOG_LEVEL
+from mcp_host.protocol.jsonrpc import Notification, Params
+from mcp_host.protocol.negotiation import MODERN_VERSIONS
+from mcp_host.proxy.answers import Answers, HostCall, announcement, elicitation_of, sampling_of
 from mcp_host.proxy.call_lock import CallLock
 from mcp_host.proxy.mirrored import MirroredParameters
-from mcp_host.proxy.several import for_host, unique_id
+from mcp_host.proxy.settings import Settings
+from mcp_host.proxy.several import unique_id
 from mcp_host.proxy.subscriptions import ANSWER_TIMEOUT, Subscriptions
 from mcp_host.proxy.translation import (
     ELICIT,
-    NOT_ANSWERED,
-    URL,
     amount_of,
     capabilities_downstream,
     check_params,
     error_downstream,
-    host_answers,
     is_writable,
     params_upstream,
     result_downstream,
 )
-from mcp_host.sampling import Sampling, always
-from mcp_host.serving.errors import ClientError, RequestError
-from mcp_host.serving.remote_client import SEVERITY, ReceivedRequest, RemoteClient, meta_of
-from mcp_host.serving.service import Ask, Peer
-from mcp_host.transports.base import Transport
+from mcp_host.serving.errors import RequestError
+from mcp_host.serving.remote_client import SEVERITY, RemoteClient, meta_of
+from mcp_host.serving.service import Peer
 from mcp_host.transports.http import StreamableHttp
-from mcp_host.types import ClientCapabilities, Implementation, JSONObject, LoggingMessageNotificationParams
+from mcp_host.types import Implementation, JSONObject, LoggingMessageNotificationParams
 from mcp_host.types.base import Model
 
 if TYPE_CHECKING:
-    from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.session.changes import Change
 
 logger = logging.getLogger(__name__)
-
-SamplingChoice: TypeAlias = Literal["auto", "always", "never"]
-"""Whether the proxy's model answers: if the host cannot, always, or never."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a `Proxy` was made with."""
-
-    server: Transport
-    name: str | None
-    """What the application calls the server; None if it does not. Pins are kept under it, or else under the identity of the transport."""
-    sampling: Sampling | None
-    sampling_choice: SamplingChoice
-    models: tuple[str, ...]
-    elicitation: Elicitation | None
-    tools: ToolPolicy | None
-    era: str
-    era_cache: EraCache
-    middleware: tuple[Middleware, ...]
-    limits: Limits
-    state_key: bytes | None
-    """What authenticates the states of calls, if other processes may continue those."""
-    shared: bool = False
-    """Whether the host sees others as one with it: then its forms name it, and lists are whole."""
-
-    @property
-    def shown_name(self) -> str:
-        """The server in log lines, and to hosts as long as it has not said what it is called."""
-        return self.server.name if self.name is None else self.name
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostCall:
-    """A request of the host, as the caller of the request to the server: what the server asks within it goes there."""
-
-    call: ReceivedRequest
-    ask: Ask
-
-
-@dataclass(frozen=True, slots=True)
-class AskedHost:
-    """The host whose user an approver may ask, and how."""
-
-    capabilities: ClientCapabilities
-    ask: Ask
-
-
-asked_host: ContextVar[AskedHost | None] = ContextVar("mcp_host.asked_host", default=None)
-"""Set while the proxy answers a request of the server: the host that it belongs to. None if that cannot be asked now."""
 
 SUBSCRIBING = {
     "resources/subscribe": Client.subscribe_resource,
@@ -152,24 +78,25 @@ class Upstream:
         self._announce = announce
         self._calls: set[HostCall] = set()
         self._lock = CallLock[HostCall]()
+        self._answers = Answers(settings, host, self._peer, self._lock)
         self.mirrored = MirroredParameters()
         self._level: str | None = None
         """The level that a server with a handshake was told, for a host whose requests each name one."""
         declared = host.capabilities
-        self._announced = _announcement(settings, declared)
+        self._announced = announcement(settings, declared)
         announcing = [self._announce_models] if self._announced else []
         self.client = Client(
             settings.server,
             name=settings.name,
-            sampling=_sampling(settings, declared),
-            elicitation=_elicitation(settings, declared, self._elicited),
+            sampling=sampling_of(settings, declared),
+            elicitation=elicitation_of(settings, declared, self._elicited),
             roots=None if declared.roots is None else [],
             extensions=extensions,
             tools=settings.tools,
             lazy=True,  # a server that has ended is connected to again
             era=settings.era,
             era_cache=settings.era_cache,
-            middleware=[*settings.middleware, *announcing, AroundServerRequests(self._answer)],
+            middleware=[*settings.middleware, *announcing, AroundServerRequests(self._answers.answer)],
             on_log=self._log,
             on_change=self._change,
             on_notification=self._notification,
@@ -229,7 +156,7 @@ class Upstream:
                         caller=caller,
                         on_report=report if "progressToken" in meta else None,
                         headers=self.mirrored.headers(params) if method == "tools/call" and self._mirrors else {},
-                        leaves_input=partial(self._leaves_input, host) if host.stateless else None,
+                        leaves_input=partial(self._answers.leaves_input, host) if host.stateless else None,
                     )
         except McpError as exc:
             raise self._error_for(host, exc) from exc
@@ -284,54 +211,6 @@ class Upstream:
             request = request.with_meta(self._announced)
         return await call_next(request)
 
-    async def _answer(self, request: ServerRequest, call_next: CallNext) -> Params:
-        """Pass a request of the server on to the host, or let the proxy answer it."""
-        outer = request.outer.caller if request.outer is not None else None
-        caller = outer if isinstance(outer, HostCall) else self._lock.current
-        host = self._host if caller is None else caller.call.client
-        ask = self._ask(caller)
-        if ask is not None and self._host_answers(host, request.method, request.params):
-            return await _answer_of(host, ask, request.method, self._asked(request.method, request.params))
-        if self._proxy_answers(request.method):
-            asked = asked_host.set(None if ask is None else AskedHost(host.capabilities, ask))
-            try:
-                return await call_next(request)
-            finally:
-                asked_host.reset(asked)
-        reason = NOT_ANSWERED.get(request.method, "the host knows no such request outside of a call")
-        raise InputRefused(METHOD_NOT_FOUND, reason)
-
-    def _proxy_answers(self, method: str) -> bool:
-        settings = self._settings
-        if method == CREATE_MESSAGE:
-            return settings.sampling is not None and settings.sampling_choice != "never"
-        return method == ELICIT and settings.elicitation is not None
-
-    def _host_answers(self, host: RemoteClient, method: str, params: Mapping[str, Any]) -> bool:
-        if method == CREATE_MESSAGE and self._settings.sampling_choice == "always" and self._proxy_answers(method):
-            return False
-        if method not in CLIENT_INPUT and host.stateless:
-            return False  # a result may require no other input
-        return host_answers(method, params, host.capabilities)
-
-    def _leaves_input(self, host: RemoteClient, required: InputRequired) -> bool:
-        """Whether a result of the server that requires input is one for the *host*: then no call is suspended here.
-
-        Middleware sees each request of the server, and so the proxy makes them.
-        """
-        requests = required.requests.values()
-        if self._settings.middleware or not self._takes(len(requests)):
-            return False
-        return all(self._host_answers(host, each.method, each.params) for each in requests)
-
-    def _takes(self, inputs: int) -> bool:
-        """Whether a server may require so much at once. The client refuses more, but sees only what it answers itself."""
-        return inputs <= self._settings.limits.max_inputs_per_round
-
-    def _asked(self, method: str, params: Mapping[str, Any]) -> Params:
-        """The *params* for the host."""
-        return for_host(self._settings.shown_name, method, params) if self._settings.shared else dict(params)
-
     def _result_for(self, host: RemoteClient, method: str, result: Params) -> Params:
         if method in LISTS:
             result = self._without_unwritable(LISTS[method][0], result)
@@ -340,7 +219,7 @@ class Upstream:
         if not self._settings.shared or result.get("resultType") != "input_required":
             return result
         named = {
-            key: each | {"params": self._asked(each["method"], each.get("params") or {})}
+            key: each | {"params": self._answers.asked(each["method"], each.get("params") or {})}
             for key, each in (result.get("inputRequests") or {}).items()
         }
         return result | {"inputRequests": named}
@@ -349,19 +228,9 @@ class Upstream:
         refusal = error_downstream(error, stateless=host.stateless)
         is_shared = self._settings.shared
         if is_shared and isinstance(error, UrlElicitationRequired) and isinstance(refusal.data, dict):
-            asked = [self._asked(ELICIT, url.to_wire()) for url in error.elicitations]
+            asked = [self._answers.asked(ELICIT, url.to_wire()) for url in error.elicitations]
             refusal.data = {**refusal.data, "elicitations": asked}
         return refusal
-
-    def _ask(self, caller: HostCall | None) -> Ask | None:
-        if caller is None:
-            return None if self._peer is None else self._peer.ask
-
-        async def ask(method: str, params: Params) -> Params:
-            with self._lock.released(caller):
-                return await caller.ask(method, params)
-
-        return ask
 
     async def _elicited(self, elicitation_id: str) -> None:
         settings = self._settings
@@ -399,68 +268,3 @@ class Upstream:
         """Notify the host, if its revision has notifications outside of requests."""
         if self._peer is not None:
             self._peer.notify(method, params)
-
-
-async def _answer_of(host: RemoteClient, ask: Ask, method: str, params: Params) -> Params:
-    """The answer of *host* to a request of the server.
-
-    Raises:
-        InputRefused: The host refuses, or the request or the answer cannot be written, as for `Upstream._passing_on`.
-    """
-    answer: Response
-    try:
-        if host.stateless:  # the result that asks could not be written, and would be an error of the call
-            encode(Notification(method, params))
-        try:
-            answer = Success(0, await ask(method, params))
-        except ClientError as exc:
-            answer = Failure(0, exc.code, exc.message, exc.data)
-        encode(answer)  # or else it would be a failure of the proxy's client, with a traceback in the log
-    except CallerError as exc:
-        raise InputRefused(INVALID_PARAMS, str(exc)) from exc
-    if isinstance(answer, Failure):
-        raise InputRefused(answer.code, answer.message, answer.data)
-    return answer.result
-
-
-async def _unused(request: object) -> NoReturn:
-    """Stands for a capability of the host: its requests are passed on before they reach a handler."""
-    raise InputRefused(METHOD_NOT_FOUND, "the host cannot be asked now")
-
-
-def _sampling(settings: Settings, declared: ClientCapabilities) -> Sampling | None:
-    """The proxy's model, or else what stands for that of the host."""
-    if settings.sampling is not None and settings.sampling_choice != "never":
-        return settings.sampling
-    if declared.sampling is None:
-        return None
-    if declared.sampling.tools is None:
-        return Sampling(basic=_unused, approve=always)
-    return Sampling(with_tools=_unused, approve=always)
-
-
-def _announcement(settings: Settings, declared: ClientCapabilities) -> Params:
-    """The models of the proxy, as ``_meta`` of what tells the server the capabilities, if they answer for this host.
-
-    The keys are those of the TypeScript SDK's draft of such a proxy (its branch ochafik/sep1577-backfill).
-    """
-    replaces = settings.sampling_choice == "always" or (
-        settings.sampling_choice == "auto" and declared.sampling is None
-    )
-    if not settings.models or not replaces:
-        return {}
-    return {"sampling_models": [*settings.models], "sampling_default_model": settings.models[0]}
-
-
-def _elicitation(
-    settings: Settings, declared: ClientCapabilities, on_complete: Callable[[str], Awaitable[None]]
-) -> Elicitation | None:
-    """What the host can ask its user, and what the proxy can where the host cannot."""
-    own = settings.elicitation
-    form = None if own is None else own.form
-    url = None if own is None else own.url
-    if host_answers(ELICIT, {}, declared):
-        form = _unused
-    if host_answers(ELICIT, URL, declared):
-        url = _unused
-    return Elicitation(form=form, url=url, on_complete=on_complete) if form or url else None
