@@ -451,6 +451,33 @@ async def test_an_error_without_an_id_that_may_answer_a_notification_answers_no_
     ]
 
 
+async def test_a_long_id_and_a_long_progress_token_of_a_server_are_not_sent_back() -> None:
+    """The client repeats them, in one step, and keeps ids to recognise a replay."""
+    long = "a" * 4097
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        for length in (4096, 4097):
+            await peer.send({"jsonrpc": "2.0", "id": long[:length], "method": "ping"})
+        await peer.request("sampling/createMessage", {**QUESTION, "_meta": {"progressToken": long}})
+        await peer.reply(call, EMPTY)
+
+    async def model(request: SamplingRequest) -> CreateMessageResult:
+        await request.report_progress(1)
+        return request.reply("Paris", model="m")
+
+    peer = ScriptedPeer(script)
+    async with connected(peer, era="legacy", sampling=sampling(with_tools=model)) as client:
+        await client.call_tool("x")
+
+    assert peer.received[-2:] == [
+        {"jsonrpc": "2.0", "id": long[:4096], "result": {}},
+        {"jsonrpc": "2.0", "id": "peer-1", "result": PARIS},
+    ]
+    assert client.counters == {"requests with too long an id": 1}
+
+
 @on_both
 async def test_a_flood_of_pings_is_held_to_its_bound_and_counted() -> None:
     """What the transport takes is answered; of the rest, five wait for it, and no more."""

@@ -42,7 +42,7 @@ from mcp_host.protocol.jsonrpc import (
 )
 from mcp_host.protocol.values import SMALLEST_VALUE, has_too_many_values
 from mcp_host.session.call import Call, CallTimeouts, OnEvent, PendingRequest
-from mcp_host.session.inbound import InboundRequests
+from mcp_host.session.inbound import MAX_ID, InboundRequests
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.session.session import Session
 from mcp_host.session.state import ClientState
@@ -426,7 +426,9 @@ class Dispatcher:
     # The server's requests and notifications
 
     def _take(self, message: Request | Notification, origin: PendingRequest | None) -> None:
-        if self.session is None:
+        if isinstance(message, Request) and isinstance(message.id, str) and len(message.id) > MAX_ID:
+            self._counters["requests with too long an id"] += 1
+        elif self.session is None:
             if message.method in OPENING:  # as `cat` does: no server sends these
                 self.close(ConnectionClosed(f"{self._name} {ECHOES}"))
             elif self._handshake_expected and isinstance(message, Request) and message.method == "ping":

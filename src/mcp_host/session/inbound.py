@@ -29,6 +29,7 @@ from mcp_host.protocol.jsonrpc import (
     Request,
     Response,
     Success,
+    read_id,
 )
 from mcp_host.session.call import PendingRequest
 from mcp_host.session.sender import BackgroundSender
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 UNPROMPTED_PERIOD = 3600.0  # seconds in which a server may send `max_inputs` requests while no call is in flight
 ABANDONED = 120.0  # seconds at most in which a server may still ask for a call that was cancelled
+MAX_ID = 4096  # characters of a server's request id or progress token: they are sent back, and ids kept to recognise a replay
 REMEMBERED = 1024  # answered ids kept to recognise a replay; only recent events are replayed
 
 Key: TypeAlias = tuple[int, Id]  # session epoch, request id
@@ -259,8 +261,8 @@ class InboundRequests:
     def _reporter(self, inbound: InboundRequest, request: Request, session: Session) -> ProgressReporter | None:
         """Sends a handler's progress, if the server has given a token for it."""
         meta = request.params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        if not isinstance(token, str | int) or isinstance(token, bool):
+        token = read_id(meta.get("progressToken")) if isinstance(meta, dict) else None
+        if token is None or (isinstance(token, str) and len(token) > MAX_ID):
             return None
 
         async def send(params: Params) -> None:
