@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from mcp_host import Allow, Deny, ToolPolicy
 from mcp_host.auth import MemoryTokens, OAuth, paste
+from mcp_host.client.pins import ToolPins
 from mcp_host.config import FoundFile, Input, read_servers
 from mcp_host.errors import CallerError, ConfigError, NotConnected
 from mcp_host.group import ClientGroup, ProposedServer, ServerConsents
@@ -591,9 +593,11 @@ async def test_a_server_over_http_can_log_in_unless_the_file_has_a_token_or_forb
     assert isinstance(own.auth, OAuth)
     with pytest.raises(NotStarted, match="server 'a': oauth: "):
         await prepared(project, url | {"oauth": {"redirectUri": "https://example.com/back"}})
-    path = written(project / "mcp.json", {"a": url | {"oauth": {"clientId": "x", "tokenUrl": "https://example.com/t"}}})
-    assert ClientGroup.from_file(path).warnings == [
-        "a: oauth.token_url: it is not used: the server says where to log in"
+    elsewhere = ("authServerMetadataUrl", "authorizationUrl", "tokenUrl", "resource")
+    oauth = {"clientId": "x", **dict.fromkeys(elsewhere, "https://example.com/t")}
+    assert ClientGroup.from_file(written(project / "mcp.json", {"a": url | {"oauth": oauth}})).warnings == [
+        f"a: oauth.{name}: it is not used: the server says where to log in"
+        for name in ("metadata_url", "authorization_url", "token_url", "resource")
     ]
 
 
@@ -648,3 +652,16 @@ async def test_the_servers_can_be_prepared_without_being_connected(project: Path
     async with ClientGroup({}) as opened:
         with pytest.raises(CallerError, match="the group is open"):
             await opened.prepare()
+
+
+async def test_a_prepared_server_takes_pins_beside_the_filter_of_its_file(project: Path) -> None:
+    approver, pins = Approver(), ToolPins()
+    file = written(project / ".mcp.json", {"shop": running(disabledTools=["drop"])})
+    prepared = await ClientGroup.from_file(file, approve_servers=approver).prepare()
+    shop = prepared["shop"]
+    assert shop.tools is not None
+    with anyio.fail_after(60):
+        async with ClientGroup({"shop": replace(shop, tools=replace(shop.tools, pins=pins))}, wait="all") as group:
+            assert await names(group) == ["shop__echo"]
+
+    assert (approver.names, pins.servers()) == (["shop"], {"shop": ["echo"]})

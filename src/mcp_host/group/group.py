@@ -409,7 +409,7 @@ class ClientGroup:
         return member.status
 
     async def prepare(self) -> dict[str, ServerOptions]:
-        """The servers that are enabled, for a `Proxy` to connect in place of this group, which must not be open.
+        """The servers that are enabled, for a `Proxy` or another group to connect in place of this one, which must not be open.
 
         A person is asked for consent and inputs, and variables are expanded, as `async with` does. A server that cannot be
         started is left out: `status` says why, and so does the log.
