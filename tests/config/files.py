@@ -685,7 +685,8 @@ LIBRARIES = [
         """{"mcpServers": {
             "weather": {"url": "https://example.com/mcp", "transport": "http", "auth": "oauth", "timeout": 30000,
                         "sse_read_timeout": 5, "icon": "x"},
-            "token": {"url": "https://example.com/mcp", "auth": "secret-token", "include_tags": ["safe"]},
+            "token": {"url": "https://example.com/mcp", "auth": "secret-token", "include_tags": ["safe"],
+                      "exclude_tags": ["odd"]},
             "assistant": {"command": "python", "args": ["a.py"], "env": {"LOG": "INFO"}, "cwd": "/srv", "keep_alive": false,
                           "tools": {"x": {"name": "y"}}, "description": "Answers"},
             "stream": {"url": "https://example.com/mcp", "transport": "streamable-http", "headers": {"A": "$T"}},
@@ -702,7 +703,7 @@ LIBRARIES = [
             Server(
                 "token",
                 StreamableHttp(AT, headers={"Authorization": "Bearer secret-token"}),
-                warnings=(f"include_tags: {NO_TAGS}",),
+                warnings=(f"include_tags: {NO_TAGS}", f"exclude_tags: {NO_TAGS}"),
             ),
             Server(
                 "assistant",

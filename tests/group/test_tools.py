@@ -20,6 +20,7 @@ from mcp_host.group import ClientGroup, ServerOptions, group_name
 from mcp_host.group.instructions import instructions_of_all
 from mcp_host.group.options import CallOptions, RequestOptions, ToolCallOptions
 from mcp_host.limits import Limits
+from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.testing import Context, Server
 from mcp_host.types import (
     LoggingMessageNotificationParams,
@@ -288,6 +289,26 @@ async def test_prompts_have_names_like_tools_and_completion_knows_them() -> None
             assert (await complete(ref, server=server)).completion.values == [expected]
         with pytest.raises(CallerError, match="name the server of a resource template"):
             await complete(ResourceTemplateReference(uri="x:///{id}"))
+
+
+@on_both
+async def test_prompts_and_resources_of_all_servers_are_asked_for_side_by_side() -> None:
+    """No answer comes before both servers are asked."""
+    asked: dict[str, int] = {}
+    both = {method: anyio.Event() for method in ("prompts/list", "resources/list", "resources/templates/list")}
+
+    async def meet(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if (event := both.get(request.method)) is not None:
+            asked[request.method] = asked.get(request.method, 0) + 1
+            if asked[request.method] == 2:
+                event.set()
+            await event.wait()
+        return await call_next(request)
+
+    async with opened({"a": Node(name="A"), "b": Node(name="B")}, middleware=[meet]) as group:
+        assert len(await group.list_prompts()) == 4
+        assert list(await group.list_resources()) == ["a", "b"]
+        assert list(await group.list_resource_templates()) == ["a", "b"]
 
 
 async def test_resources_are_those_of_each_server_and_one_that_cannot_list_them_is_left_out() -> None:
