@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -560,24 +561,30 @@ async def test_a_silent_process_is_shaken_hands_with_once_it_has_read_the_probe(
 
 @on_both
 async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
     begin = f"""
-    import pathlib
-    while not pathlib.Path({str(gate)!r}).exists():
-        time.sleep(0.01)
+    open({str(fifo)!r}).read()
     while True:
         read()
     """
+    started = anyio.Event()
+
+    async def wait() -> None:
+        await channel.wait_until_started()
+        started.set()
 
     with anyio.fail_after(25):
-        async with Stdio(python(begin, hands=False)).open(Limits()) as channel:
+        async with (
+            Stdio(python(begin, hands=False)).open(Limits()) as channel,
+            anyio.create_task_group() as tasks,
+        ):
             await channel.send(Notification("x", {}), {})
-            with anyio.move_on_after(0.2) as starting:
-                await channel.wait_until_started()
-            gate.touch()
-            await channel.wait_until_started()
-
-    assert starting.cancelled_caught
+            tasks.start_soon(wait)
+            with await anyio.to_thread.run_sync(fifo.open, "w"):  # as soon as the process opens it, too
+                await anyio.wait_all_tasks_blocked()
+                assert not started.is_set()
+            await started.wait()
 
 
 # Over HTTP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -212,13 +213,13 @@ def test_the_command_names_no_argument_of_the_library(capsys: pytest.CaptureFixt
 
 @on_both
 async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
     lingering = f"""
     discovered()
     reply(read(), text(str(start)))
     os.close(1)
-    while not os.path.exists({str(gate)!r}):
-        time.sleep(0.01)
+    open({str(fifo)!r}).readline()
     """
     client = Client(counted(tmp_path / "starts", lingering))
 
@@ -226,7 +227,7 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
         with suppress(ConnectionClosed):
             await client.call_tool("x")
 
-    with anyio.fail_after(25):
+    with open(fifo, "r+b", buffering=0) as gate, anyio.fail_after(25):  # noqa: ASYNC230  # opened for both, it waits for nothing
         await client.connect()
         await client.call_tool("x")
         async with anyio.create_task_group() as tasks:
@@ -234,7 +235,7 @@ async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_clo
             await anyio.wait_all_tasks_blocked()
             tasks.start_soon(client.aclose)
             await anyio.wait_all_tasks_blocked()
-            gate.touch()
+            gate.write(b"\n")
 
     assert not client.connected
     assert (tmp_path / "starts").read_text() == "x"

@@ -10,17 +10,15 @@ import sniffio
 from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, Limits, Stdio, StreamableHttp
+from mcp_host import Client, Stdio
 from mcp_host.errors import (
     ConnectFailed,
     ConnectionClosed,
-    ConnectTimeout,
     HttpStatusError,
     McpError,
     ProtocolError,
     ServerError,
 )
-from mcp_host.transports.base import Transport
 from tests.client.support import said_to
 from tests.extent import on_both
 from tests.faults.fault import fault
@@ -133,39 +131,6 @@ async def test_tasks_that_connect_at_the_same_time_start_one_process(tmp_path: P
     await client.aclose()
 
     assert (tmp_path / "starts").read_text() == "x"
-
-
-@fault("C17")
-async def test_servers_that_are_down_do_not_delay_the_others() -> None:
-    async def use(name: str, transport: Transport) -> None:
-        try:
-            async with Client(transport, era="legacy", limits=limits.get(name)) as client:
-                outcomes[name] = await works(client)
-        except McpError as exc:
-            outcomes[name] = type(exc)
-
-    limits = {"silent": Limits(connect_timeout=0.5, close_timeout=0.6)}
-    outcomes: dict[str, object] = {}
-    async with standing("http") as http, standing("stdio") as stdio, create_task_group() as tasks:
-        transports: dict[str, Transport] = {
-            "refused": StreamableHttp("http://127.0.0.1:1/mcp"),
-            "missing": Stdio(["no-such-server"]),
-            "silent": Stdio(server("time.sleep(60)", hands=False)),
-            "dies": Stdio(server("read()\nsys.exit(1)")),
-            "http": http,
-            "stdio": stdio,
-        }
-        for name, transport in transports.items():
-            tasks.start_soon(use, name, transport)
-
-    assert outcomes == {
-        "refused": ConnectFailed,
-        "missing": ConnectFailed,
-        "silent": ConnectTimeout,
-        "dies": ConnectionClosed,
-        "http": True,
-        "stdio": True,
-    }
 
 
 @fault("C17")

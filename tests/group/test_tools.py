@@ -76,6 +76,7 @@ async def test_a_name_that_is_no_tool_of_the_group_is_said_to_be_none(subtests: 
     assert node.called == []
 
 
+@in_no_time
 async def test_tools_that_cannot_be_called_or_have_the_name_of_another_are_left_out_with_a_warning() -> None:
     task = {"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
     node = Node("a.b", "a_b_2e7336dc", name="A")

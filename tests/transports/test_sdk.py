@@ -18,7 +18,7 @@ from mcp_host import Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Success
-from mcp_host.transports.sdk import in_process, is_sdk_server
+from mcp_host.transports.sdk import SHUTDOWN_GRACE, in_process, is_sdk_server
 
 WELCOME = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "0"}}
 
@@ -135,12 +135,15 @@ async def test_messages_are_written_with_their_names_on_the_wire_and_without_non
     assert received == [Success(7, {"nextCursor": "c"})]
 
 
+@pytest.mark.fake_clock
 async def test_a_server_that_does_not_end_is_cancelled_after_its_grace() -> None:
     server = LowLevelServer(anyio.sleep_forever)
+    began = anyio.current_time()
     with anyio.fail_after(25):
-        async with Client(in_process(server, grace=0.05), era="legacy") as client:
+        async with Client(in_process(server), era="legacy") as client:
             await client.call_tool("x")
 
+    assert anyio.current_time() - began == pytest.approx(SHUTDOWN_GRACE)
     assert server.log == ["options"]  # its clean-up was cut off
 
 

@@ -40,11 +40,11 @@ def is_sdk_server(candidate: object) -> TypeGuard[SdkServer]:
     return bool(modules & PACKAGES) and hasattr(_lowlevel(candidate), "create_initialization_options")
 
 
-def in_process(server: SdkServer, *, grace: float = SHUTDOWN_GRACE) -> InProcess:
+def in_process(server: SdkServer) -> InProcess:
     """A transport to *server* in the same process. Each connection enters and leaves its lifespan.
 
     It speaks the eras of the server object: in version 1 of the SDK, only the handshake.
-    When the client has closed, the server has *grace* seconds for its clean-up.
+    When the client has closed, the server has `SHUTDOWN_GRACE` seconds for its clean-up.
     """
 
     async def serve(inbox: Inbox, outbox: Outbox) -> None:
@@ -61,7 +61,7 @@ def in_process(server: SdkServer, *, grace: float = SHUTDOWN_GRACE) -> InProcess
                 try:
                     await sleep_forever()
                 finally:  # the client has closed, which ends the inbox, too
-                    running.deadline = current_time() + grace
+                    running.deadline = current_time() + SHUTDOWN_GRACE
         except Exception as exc:
             raise bare(exc) from None
 

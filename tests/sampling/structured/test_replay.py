@@ -302,6 +302,7 @@ async def test_once_in_parallel_tasks_is_told_apart_by_the_order_of_the_calls() 
     assert await Client().call(body) == {"alice": "number of alice", "bob": "number of bob"}
 
 
+@pytest.mark.fake_clock
 async def test_once_beside_a_question_runs_to_its_end_first() -> None:
     begun: list[str] = []
 
