@@ -125,9 +125,7 @@ def result_downstream(method: str, result: Params) -> Params:
     if method == "tools/list" and isinstance(tools := kept.get("tools"), list):
         kept["tools"] = [_with_objects_only(tool) for tool in tools]
     structured = kept.get("structuredContent", {})
-    if (
-        method == "tools/call" and not isinstance(structured, dict) and is_writable(structured)
-    ):  # or else it is an error
+    if method == "tools/call" and not isinstance(structured, dict) and is_writable(structured):
         text = to_json(kept.pop("structuredContent")).decode()
         kept["content"] = kept.get("content") or [{"type": "text", "text": text}]
     return kept
