@@ -394,7 +394,7 @@ EDITORS = [
 AGENTS = [
     File(
         ".gemini/settings.json",
-        """{"theme": "x", "mcp": {"allowed": ["py", "http", "both"], "excluded": ["both"]}, "mcpServers": {
+        """{"theme": "x", "mcp": {"allowed": ["py", "http", "both"], "excluded": ["both"], "serverCommand": "x"}, "mcpServers": {
             "py": {"command": "python", "args": ["-m", "s", "--port=$PORT"], "cwd": "./s", "timeout": 15000, "trust": true,
                    "env": {"A": "$TOKEN", "B": "${TOKEN}!", "C": "%TOKEN%", "D": "a$$TOKEN", "E": "5$ 10%"},
                    "includeTools": ["a", "b"], "excludeTools": ["b"], "description": "Python tools"},
@@ -426,6 +426,7 @@ AGENTS = [
             Server("left-out", StreamableHttp(AT), enabled=False),
         ],
         scope="project",
+        warnings=(f"mcp.serverCommand: {NOT_USED}",),
     ),
     File(
         ".gemini/settings.json",

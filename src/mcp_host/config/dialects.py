@@ -45,6 +45,8 @@ class Dialect:
     """Where the file has the names of the only servers to use."""
     excluded: tuple[str, ...] = ()
     """Where it has the names of servers not to use."""
+    not_used: tuple[tuple[str, ...], ...] = ()
+    """Settings of servers outside of their entries that are not obeyed."""
     any_input: bool = False
     """Whether an input may be asked for that the file does not describe."""
     forbidden: frozenset[str] = frozenset()
@@ -93,6 +95,7 @@ DIALECTS: Mapping[str, Dialect] = {
         keys=IN_MILLISECONDS,
         allowed=("mcp", "allowed"),
         excluded=("mcp", "excluded"),
+        not_used=(("mcp", "serverCommand"),),
     ),
     "lm-studio": Dialect(title="LM Studio"),
     "goose": Dialect(

@@ -11,7 +11,7 @@ from typing import Any
 from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.entry_reader import read_entry
-from mcp_host.config.fields import Unreadable, bounded, kind_of, names
+from mcp_host.config.fields import NOT_USED, Unreadable, bounded, kind_of, names
 from mcp_host.config.formats.data import Members, member
 from mcp_host.config.formats.documents import Document, read_document
 from mcp_host.config.places import FoundFile, place_of, project_of
@@ -124,6 +124,8 @@ class _File:
         self.source = Source(path=place.path, dialect=name, scope=scope, project=project)
         self._dialect = DIALECTS[name]
         self.at = (*place.section, *(self._dialect.at[0] if at is None else at))
+        not_used = [at for at in self._dialect.not_used if member(self._data, at) is not None]
+        self.warnings += [f"{_dotted(at)}: {NOT_USED}" for at in not_used]
         self._inputs = {each.id: each for each in self._read_inputs(member(self._data, (at or ())[:-1]))}
 
     def _top(self, data: object, section: tuple[str, ...]) -> Mapping[str, Any]:
