@@ -838,17 +838,26 @@ ANY = [
                 "slow",
                 Stdio(["s"]),
                 timeout=60,
-                warnings=("timeout: it is read as seconds, since hosts differ: with dialect= its unit is certain",),
+                warnings=(
+                    "timeout: it is read as seconds, since hosts differ: with the dialect= of a host that has this key, its unit is certain",
+                ),
             ),
             Server(
                 "ms",
                 Stdio(["s"]),
                 timeout=60,
                 warnings=(
-                    "timeout: it is read as milliseconds, since hosts differ: with dialect= its unit is certain",
+                    "timeout: it is read as milliseconds, since hosts differ: with the dialect= of a host that has this key, its unit is certain",
                 ),
             ),
         ],
+    ),
+    File(
+        "mcp.json",
+        """{"mcpServers": {"slow": {"command": "s", "timeout": 60}}}""",
+        "lm-studio",
+        [Server("slow", Stdio(["s"]), timeout=60, warnings=("timeout: it is read as seconds, since hosts differ",))],
+        given="lm-studio",
     ),
     File(
         "mcp.json",

@@ -87,7 +87,7 @@ async def test_the_servers_of_a_users_file_are_called_under_their_names(project:
     assert group.warnings == [
         f"{path}: inputs[0]: it has no id, and is ignored",
         "'a_b_c8687a08' is left out: the servers 'a b' and 'a_b_c8687a08' would have tools of the same names",
-        "shop: timeout: it is read as seconds, since hosts differ: with dialect= its unit is certain",
+        "shop: timeout: it is read as seconds, since hosts differ: with the dialect= of a host that has this key, its unit is certain",
         "few: env.NOT_SET: it is left out, since the environment has no such variable",
         "this program: odd: the key is unknown, and ignored",
         "\\x1b[2J: odd: the key is unknown, and ignored",

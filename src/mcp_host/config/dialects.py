@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from mcp_host.config.fields import KEYS, Key, Meaning, milliseconds, plain, seconds
+from mcp_host.config.fields import KEYS, Key, Meaning, milliseconds, plain, seconds, unit_of_a_host
 from mcp_host.config.variables import Form
 
 SERVERS = ("mcpServers",)
@@ -128,6 +128,7 @@ DIALECTS: Mapping[str, Dialect] = {
         title="mcp-host",
         at=(SERVERS, ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",), ("extensions",), ("mcp",), ()),
         variables=EDITOR | {"${V}", "${V:-d}", "${input:id}", "${file:/p}", "${a:b | c:d}"},
+        keys={"timeout": Key("timeout", unit_of_a_host, decides=False)},
         any_input=True,
     ),
 }  # fmt: skip

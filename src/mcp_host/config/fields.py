@@ -84,8 +84,15 @@ def either_unit(at: str, value: object, notes: Notes) -> float:
     """A time whose unit depends on the host: a file has neither a thousand seconds nor less than one."""
     number = seconds(at, value, notes)
     unit = "milliseconds" if number >= 1000 else "seconds"
-    notes.append(f"{at}: it is read as {unit}, since hosts differ: with dialect= its unit is certain")
+    notes.append(f"{at}: it is read as {unit}, since hosts differ")
     return number / 1000 if number >= 1000 else number
+
+
+def unit_of_a_host(at: str, value: object, notes: Notes) -> float:
+    """The same, in a file whose host is not known."""
+    number = either_unit(at, value, notes)
+    notes[-1] += ": with the dialect= of a host that has this key, its unit is certain"
+    return number
 
 
 def flag(at: str, value: object, notes: Notes) -> bool:
