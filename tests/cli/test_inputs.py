@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import chainer, fail, null
 
 from mcp_host.auth import MemoryTokens
 from mcp_host.cli.inputs import KeyringAnswers, ask_for_input
@@ -91,3 +93,21 @@ async def test_the_keyring_is_used_if_its_library_is_there(monkeypatch: pytest.M
     assert (await found.load("key"), await keyring.load("key")) == ("answer", "answer")
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert OF_PERSON() is None
+
+
+def test_a_machine_without_a_keyring_is_known_although_the_library_is_there(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    def broken() -> KeyringBackend:
+        raise RuntimeError("of a module that its settings name")
+
+    for get, is_there in (
+        (fail.Keyring, False),
+        (null.Keyring, False),
+        (broken, False),
+        (chainer.ChainerBackend, True),
+    ):
+        with subtests.test(get.__name__):
+            monkeypatch.setattr("keyring.get_keyring", get)
+            assert KeyringAnswers().has_keyring() == is_there
+    assert KeyringAnswers(MemoryTokens()).has_keyring()

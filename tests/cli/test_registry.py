@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from keyring.backends import fail
 
 from mcp_host.auth import MemoryTokens, TokensError
 from mcp_host.cli.inputs import KeyringAnswers
@@ -286,9 +287,9 @@ Write this into {own}? [y/N] """
 
 
 @needs_terminal
-@pytest.mark.parametrize("other", [False, True], ids=["no keyring", "the file of another host"])
+@pytest.mark.parametrize("why", ["no library", "no keyring", "the file of another host"])
 def test_without_a_keyring_a_secret_stays_in_the_environment(
-    other: bool,
+    why: str,
     registry: FakeRegistry,
     own: Path,
     tmp_path: Path,
@@ -297,9 +298,11 @@ def test_without_a_keyring_a_secret_stays_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Under a name that is not the registry's choice, which could be that of another secret."""
-    file = tmp_path / "mcp.json" if other else own
+    file = tmp_path / "mcp.json" if (other := why == "the file of another host") else own
     if not other:
-        monkeypatch.setattr(KeyringAnswers, "of_person", lambda: None)
+        found = None if why == "no library" else KeyringAnswers()
+        monkeypatch.setattr(KeyringAnswers, "of_person", lambda: found)
+    monkeypatch.setattr("keyring.get_keyring", fail.Keyring)
     headers = [*HEADERS, {"name": "X", "isSecret": True}]
     registry.servers = {(NAME, "1"): DB | {"version": "1", "packages": [], "remotes": [{**REMOTE, "headers": headers}]}}
 

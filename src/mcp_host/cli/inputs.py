@@ -28,6 +28,18 @@ class KeyringAnswers:
         """None: the library for it is not installed."""
         return None if find_spec("keyring") is None else cls(asks_again=asks_again)
 
+    def has_keyring(self) -> bool:
+        """Whether there is one for the library to use: without a desktop, Linux often has none."""
+        if self._keyring is not None:
+            return True
+        import keyring
+        from keyring.backends import fail, null
+
+        try:
+            return not isinstance(keyring.get_keyring(), fail.Keyring | null.Keyring)
+        except Exception:  # of the modules that its settings name
+            return False
+
     async def load(self, key: str) -> str | None:
         from mcp_host.auth import TokensError
 

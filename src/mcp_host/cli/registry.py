@@ -127,7 +127,8 @@ class _Answers:
     async def ask(self, terminal: Terminal) -> None:
         """Ask for what was not given. Secrets go to the keyring, or else stay in the environment."""
         if self._keeps_inputs and any(question.secret for question in self._left):
-            self._store = KeyringAnswers.of_person()
+            keyring = KeyringAnswers.of_person()
+            self._store = keyring if keyring is not None and keyring.has_keyring() else None
         for question in self._left:
             if not question.secret:
                 if values := await _typed(terminal, question, question.input(self._file)):
