@@ -245,11 +245,12 @@ DATA = {"error": {"code": -32000, "message": "no\x1b[2J", "data": {"why": "\x9b"
         (["tools", "--json", *scripted({"tools": {}}, tools_list=DATA)], {"type": "ServerError", "message": "no\\x1b[2J (-32000)", "exitCode": 5, "code": -32000, "data": {"why": "\x9b"}}),
         (["tools", "--json", *scripted({"tools": {}}, tools_list=UNKNOWN)], {"type": "ServerError", "message": "no\\x1b[2J such tool (-32602)", "exitCode": 5, "code": -32602}),
         (["tools", "--json", "--", "/no/such"], {"type": "ConnectFailed", "message": "cannot start '/no/such': [Errno 2] No such file or directory: '/no/such'", "exitCode": 3}),
-        (["call", "--json"], {"type": "UsageError", "message": "there is no server: give its URL, or the command that starts it after -- (see mcp-host call --help)", "exitCode": 2}),
+        (["call", "--json"], {"type": "UsageError", "message": "there is no server: give its URL, or the command that starts it after --, or a file of servers: --config FILE (see mcp-host call --help)", "exitCode": 2}),
         (["call", URL, "add", "a=x", "--json"], {"type": "UsageError", "message": "a: 'x' is not of type 'integer'\na: integer, required\nb: integer, default 1", "exitCode": 2}),
     ],
     ids=["a server's", "without data", "no connection", "usage", "arguments"],
 )  # fmt: skip  # one case on each line
+@pytest.mark.usefixtures("home")  # a file of servers there would be named
 def test_an_error_is_a_document_and_its_sentence_is_on_stderr(
     argv: list[str], error: dict[str, Any], url: str, run: Run
 ) -> None:
@@ -298,7 +299,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["frob"], 2, "'frob' is no command (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
     (["list-tools"], 2, "'list-tools' is no command (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers); did you mean 'tools'? (see mcp-host --help)"),
     (["--era", "tools"], 2, "'--era' stands before the command: options come after it (demo, tools, call, read, prompt, complete, chat, proxy, doctor, inspect, login, logout, whoami, pins, servers) (see mcp-host --help)"),
-    (["tools"], 2, "there is no server: give its URL, or the command that starts it after --"),
+    (["tools"], 2, "there is no server: give its URL, or the command that starts it after --, or a file of servers: --config FILE (see"),
     (["tools", "python"], 2, "'python' is no http(s) URL; a command that starts a server comes after --"),
     (["tools", "--"], 2, "there is no command after --"),
     (["demo", "--", "python"], 2, "no server takes part in this"),
@@ -361,6 +362,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
 ]  # fmt: skip  # one case on each line
 
 
+@pytest.mark.usefixtures("home")  # a file of servers there would be named
 def test_each_error_has_an_exit_code_and_one_sentence(url: str, run: Run, subtests: pytest.Subtests) -> None:
     for argv, expected, sentence in ERRORS:
         with subtests.test(ascii(argv)[:60]):

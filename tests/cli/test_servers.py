@@ -55,6 +55,20 @@ def test_servers_are_listed_on_one_line_each_for_programs_without_secrets(run: R
     )
 
 
+def test_a_command_without_a_server_names_the_file_that_has_some(run: Run, own: Path) -> None:
+    def said(*argv: str) -> str:
+        return run(*argv).err.partition(" (see ")[0].partition("after --, ")[2]
+
+    before = said("tools")
+    written(own.parent, own.name, '{"mcpServers": {}}')
+    empty = said("tools")
+    written(own.parent, own.name, TEXT)
+
+    assert (before, empty) == ("or a file of servers: --config FILE",) * 2
+    for argv in (["tools"], ["call"], ["chat", "--model", "arithmetic"], ["inspect"], ["proxy"]):
+        assert said(*argv) == f"or a file of servers: --config {own}"
+
+
 def test_a_file_may_be_named_and_listed_as_json(run: Run, home: Path) -> None:
     path = written(home, ".cursor/mcp.json", '{"mcpServers": {"a\\u001b": {"command": "a", "trust": true}}}')
 

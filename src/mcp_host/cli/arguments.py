@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +18,7 @@ from mcp_host.cli.commands import COMMANDS, SERVER, Command, examples
 from mcp_host.cli.options import NAME, OPTIONS, Options
 from mcp_host.cli.output import ExitCode, UsageError, near
 from mcp_host.cli.parameters import Item
-from mcp_host.errors import quoted
+from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.version import __version__
 
 ABOUT = "a host for MCP servers: show what they offer, call their tools, let them use a model"
@@ -142,7 +144,7 @@ def _read_operands(options: Options, command: Command) -> None:
         if options.config is not None:
             _check_config(options, operands)
         elif not options.command:
-            options.url = take_url(operands, program=command.program)
+            options.url = take_url(operands, program=command.program, file="config" in command.options)
         check(options)
     first, *more = command.takes.split() or [""]
     if first and not first.startswith("["):
@@ -157,18 +159,30 @@ def _read_operands(options: Options, command: Command) -> None:
         raise UsageError(f"unexpected argument {operands[len(more)]!r}{hint}")
 
 
-def take_url(operands: list[str], *, program: bool = True) -> str:
-    """The URL of a server, which is the first of *operands*, in place of which there may also be a *program*.
+def take_url(operands: list[str], *, program: bool = True, file: bool = False) -> str:
+    """The URL of a server, which is the first of *operands*, in place of which there may also be a *program* or a *file*.
 
     Raises:
         UsageError: It is missing, or no URL.
     """
     if not operands:
         or_program = ", or the command that starts it after --" if program else ""
-        raise UsageError(f"there is no server: give its URL{or_program}")
+        or_file = f", or a file of servers: --config {_own_file()}" if file else ""
+        raise UsageError(f"there is no server: give its URL{or_program}{or_file}")
     if not URL.match(operands[0]):
         raise UsageError(f"{operands[0]!r} is no http(s) URL; a command that starts a server comes after --")
     return operands.pop(0)
+
+
+def _own_file() -> str:
+    """The person's own file, if there are servers in it."""
+    from mcp_host.config import read_servers, user_file  # here, because importing it takes a while
+
+    with suppress(ConfigError):
+        own = user_file()
+        if read_servers(own).servers:
+            return escaped(shlex.quote(str(own.path)))
+    return "FILE"
 
 
 def _check_config(options: Options, operands: Sequence[str]) -> None:
