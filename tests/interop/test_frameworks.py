@@ -12,9 +12,7 @@ import pytest
 
 from tests.interop.processes import agents_of, lent_coverage
 
-IN_TIME = (
-    60.0  # seconds for fifteen runs of an agent, and for importing the framework, which take four on an idle machine
-)
+IN_TIME = 600.0  # seconds: the agents bound their runs themselves, and importing a framework takes as long as the machine is busy
 
 Forms: TypeAlias = "dict[str, Any]"
 """What a model gets, by framework."""
