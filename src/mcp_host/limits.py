@@ -102,7 +102,8 @@ class Limits:
     max_values: int = count(30_000)
     """Values in one result of a tool, a prompt or a resource: about 10,000 content blocks. Members of objects and items
     of arrays count, but not those inside of *structuredContent*. A result with more fails, because reading it would
-    block the event loop. The same holds for an item of a list, which is left out, and for a notification, which is counted."""
+    block the event loop. The same holds for an item of a list, which is left out, and for a notification, which is counted.
+    Above 2,000 items of arrays a result fails, too, if anything in it is malformed, because it would be read twice."""
 
     max_outbox: int = in_bytes(64 * MiB)
     """Bytes waiting to be written to a pipe. Beyond that, writers wait."""

@@ -9,6 +9,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import pytest
@@ -18,7 +19,7 @@ from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
 from mcp_host import Client, Elicitation, FormRequest, Stdio, StreamableHttp
-from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageTooLarge
+from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageTooLarge, ProtocolError
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Request, Success, decode, encode
 from mcp_host.testing import ScriptedPeer
@@ -201,23 +202,58 @@ MANY = 200_000
 TEXT: dict[str, Any] = {"type": "text", "text": ""}
 LINK: dict[str, Any] = {"type": "resource_link", "uri": "a:b", "name": ""}
 CALL: Ask = lambda client: client.call_tool("x")  # noqa: E731  # rows of a table
-RESULTS: dict[str, tuple[dict[str, Any], Ask]] = {
-    "blocks": ({"content": [TEXT] * MANY}, CALL),
-    "blocks that have to be mended": ({"content": [{**TEXT, "annotations": 5}] * (MANY // 2)}, CALL),
-    "icons of one link": ({"content": [{**LINK, "icons": [{"src": ""}] * MANY}]}, CALL),
-    "unknown members": ({"content": [], **{str(n): 0 for n in range(2 * MANY)}}, CALL),
-    "members of _meta": ({"content": [], "_meta": {str(n): 0 for n in range(2 * MANY)}}, CALL),
-    "messages": (
-        {"messages": [{"role": "user", "content": TEXT}] * (MANY // 2)},
-        lambda client: client.get_prompt("x"),
+PROMPT: Ask = lambda client: client.get_prompt("x")  # noqa: E731
+READ: Ask = lambda client: client.read_resource("a:b")  # noqa: E731
+COMPLETE: Ask = lambda client: client.complete(PromptReference(name="x"), "a", "")  # noqa: E731
+SPOILED: dict[str, Any] = {**TEXT, "annotations": 5}
+TOO_MANY_VALUES = r"^the result of .* has more than 30,000 values \(Limits"
+NOT_REPAIRED = r"^malformed .* \(in more than 2,000 items, nothing malformed is left out\)$"
+RESULTS: dict[str, tuple[dict[str, Any], Ask, str | None]] = {
+    "blocks": ({"content": [TEXT] * MANY}, CALL, TOO_MANY_VALUES),
+    "blocks that have to be mended": ({"content": [SPOILED] * (MANY // 2)}, CALL, TOO_MANY_VALUES),
+    "icons of one link": ({"content": [{**LINK, "icons": [{"src": ""}] * MANY}]}, CALL, TOO_MANY_VALUES),
+    "unknown members": ({"content": [], **{str(n): 0 for n in range(2 * MANY)}}, CALL, TOO_MANY_VALUES),
+    "members of _meta": ({"content": [], "_meta": {str(n): 0 for n in range(2 * MANY)}}, CALL, TOO_MANY_VALUES),
+    "messages": ({"messages": [{"role": "user", "content": TEXT}] * (MANY // 2)}, PROMPT, TOO_MANY_VALUES),
+    "contents": ({"contents": [{"uri": "a:b", "text": ""}] * MANY}, READ, TOO_MANY_VALUES),
+    "completions": ({"completion": {"values": [""] * 2 * MANY}}, COMPLETE, TOO_MANY_VALUES),
+    "{} in the place of blocks": ({"content": [TEXT, *[{}] * 29_000]}, CALL, NOT_REPAIRED),
+    "null in the place of blocks": ({"content": [TEXT, *[None] * 29_000]}, CALL, NOT_REPAIRED),
+    "texts in the place of blocks": ({"content": [""] * 29_000}, CALL, NOT_REPAIRED),
+    "blocks of a new type, and one to mend": ({"content": [*[{"type": ""}] * 14_000, SPOILED]}, CALL, NOT_REPAIRED),
+    "files, and a block to mend": (
+        {"content": [*[{"type": "resource", "resource": {"uri": "", "blob": ""}}] * 5_900, SPOILED]},
+        CALL,
+        NOT_REPAIRED,
     ),
-    "contents": ({"contents": [{"uri": "a:b", "text": ""}] * MANY}, lambda client: client.read_resource("a:b")),
-    "completions": (
-        {"completion": {"values": [""] * 2 * MANY}},
-        lambda client: client.complete(PromptReference(name="x"), "a", ""),
+    "texts in one message": ({"messages": [{"role": "user", "content": [""] * 29_000}]}, PROMPT, NOT_REPAIRED),
+    "nulls in one message": (
+        {"messages": [{"role": "user", "content": [TEXT, *[None] * 29_000]}]},
+        PROMPT,
+        NOT_REPAIRED,
+    ),
+    "messages, and one to mend": (
+        {"messages": [*[{"role": "user", "content": TEXT}] * 5_900, {"role": "user", "content": SPOILED}]},
+        PROMPT,
+        NOT_REPAIRED,
+    ),
+    "contents, and one to mend": (
+        {"contents": [*[{"uri": "a:b", "text": ""}] * 9_900, {"uri": "a:b", "text": "", "mimeType": 5}]},
+        READ,
+        NOT_REPAIRED,
+    ),
+    "texts in one message, as many as are mended": (
+        {"messages": [{"role": "user", "content": [""] * 1_999}]},
+        PROMPT,
+        None,
+    ),
+    "texts in one message with many members": (
+        {"messages": [{"role": "user", "content": [""] * 1_999, **{str(n): 0 for n in range(20_000)}}]},
+        PROMPT,
+        None,
     ),
 }
-"""Results that are within the limits of a message, and the calls that get them."""
+"""Results that are within the limits of a message, the calls that get them, and the errors of those, if they fail."""
 ORDINARY = {"content": [TEXT] * 9_000}
 OF_THE_SERVER: dict[str, tuple[str, dict[str, Any], str]] = {
     "hints of a request for the model": (
@@ -248,7 +284,7 @@ def bound(raw: bytes) -> float:
 
 @fault("R06")
 async def test_no_result_that_the_limits_let_through_takes_a_long_step_to_read(subtests: pytest.Subtests) -> None:
-    for case, (result, ask) in RESULTS.items():
+    for case, (result, ask, refusal) in RESULTS.items():
         raw = encode(Success(3, result))
 
         async def script(peer: ScriptedPeer, raw: bytes = raw) -> None:
@@ -259,7 +295,7 @@ async def test_no_result_that_the_limits_let_through_takes_a_long_step_to_read(s
 
         with subtests.test(case):
             async with Client(ScriptedPeer(script)) as client, pulse() as loop:
-                with pytest.raises(MessageTooLarge, match=r"^the result of .* has more than 30,000 values \(Limits"):
+                with nullcontext() if refusal is None else pytest.raises(ProtocolError, match=refusal):
                     await ask(client)
                 assert len((await client.call_tool("x")).content) == 9_000
             assert loop.longest < bound(raw)
@@ -303,6 +339,22 @@ async def test_an_item_of_a_list_with_too_many_values_is_left_out_and_takes_no_l
     assert client.warnings == [
         "the scripted peer: left out of prompts/list, position 1, 'b': more than 30,000 values (Limits.max_values)"
     ]
+    assert loop.longest < bound(raw)
+
+
+@fault("R06")
+async def test_items_of_a_list_that_have_to_be_mended_take_no_long_step() -> None:
+    prompt = {"name": "a", "arguments": [*[{"name": ""}] * 290, {"name": "", "required": 5}]}
+    raw = encode(Success(3, {"prompts": [prompt] * 50}))
+
+    async def script(peer: ScriptedPeer) -> None:
+        await HANDSHAKE.open(peer, {"prompts": {}})
+        await peer.receive()
+        await peer.send_raw(raw)
+
+    async with Client(ScriptedPeer(script)) as client, pulse() as loop:
+        assert len(await client.list_prompts()) == 50
+
     assert loop.longest < bound(raw)
 
 

@@ -7,7 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host.protocol.values import FREE_FORM, count_values, has_too_many_values, portions
+from mcp_host.protocol.values import count_values, has_too_many_values, portions
+from mcp_host.types.base import FREE_FORM
 from tests.extent import saturated
 
 values = st.recursive(

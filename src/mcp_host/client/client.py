@@ -1101,6 +1101,7 @@ async def _read_items(
             items += model.list_from_wire(some)
         except ProtocolError:
             for position, item in enumerate(some, start):
+                await checkpoint()  # each may be long, and is read once more if it is malformed
                 try:
                     items.append(model.from_wire(item))
                 except ProtocolError as exc:

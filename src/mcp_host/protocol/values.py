@@ -8,11 +8,9 @@ from typing import NamedTuple
 from mcp_host.protocol.cache import CHANGES
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE
 from mcp_host.protocol.jsonrpc import Params
+from mcp_host.types.base import FREE_FORM
 
 SMALLEST_VALUE = 2  # bytes: "1,"
-
-FREE_FORM = frozenset({"structuredContent", "inputSchema", "outputSchema", "input", "metadata", "data", "params"})
-"""Members that are kept as JSON, or are read later and counted then."""
 
 READ_AT_ONCE = frozenset(CHANGES) | {
     INITIALIZE,

@@ -22,6 +22,11 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28
 
 logger = logging.getLogger(__name__)
 
+FREE_FORM = frozenset({"structuredContent", "inputSchema", "outputSchema", "input", "metadata", "data", "params"})
+"""Members that are kept as JSON, or are read later and counted then."""
+
+MAX_REPAIRED = 2_000  # items of arrays in what is read once more, which takes up to ten times as long
+
 REPAIRED = "read without what is malformed; the first: %s"
 
 SHOULD_BE = "Input should be "  # how most errors of pydantic begin
@@ -157,8 +162,10 @@ class Model(BaseModel):
 
     @classmethod
     def _repaired(cls, value: object, problem: str, *, many: bool = False) -> Any:
-        """Read a *value* or many, with a *problem*, once more, if the class is tolerant."""
-        if cls.tolerant:
+        """Read a *value* or many, with a *problem*, once more, if the class is tolerant and the value not too long."""
+        if cls.tolerant and _has_many_items(value):
+            problem += f" (in more than {MAX_REPAIRED:,} items, nothing malformed is left out)"
+        elif cls.tolerant:
             try:
                 read = _tolerant_reader(cls, many=many).validate_python(value, by_alias=True, by_name=False)
             except ValidationError as exc:
@@ -192,6 +199,20 @@ class Model(BaseModel):
 def copy_of(model: ModelT) -> ModelT:
     """A copy that shares no object or array with *model*: for code that may change what it gets in place."""
     return type(model).from_wire(model.to_wire())
+
+
+def _has_many_items(value: object) -> bool:
+    found = 0
+    parts = [value]
+    while parts and found <= MAX_REPAIRED:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts += [member for name, member in part.items() if name not in FREE_FORM]
+        elif isinstance(part, list):
+            found += len(part)
+            if found <= MAX_REPAIRED:
+                parts += part
+    return found > MAX_REPAIRED
 
 
 @lru_cache(maxsize=256)

@@ -198,10 +198,16 @@ class GetPromptResult(Result):
 
 
 def _of_one_block(message: object) -> list[object]:
+    """Only the first of several has the other members: a copy of them for each block would be a million of a thousand."""
     match message:
+        case {"content": [block, *more], **fields}:
+            role = {name: fields[name] for name in fields if name == "role"}
+            return [
+                {**fields, "content": mended_block(block)},
+                *[{**role, "content": mended_block(each)} for each in more],
+            ]
         case {"content": content, **fields}:
-            blocks = content if content and isinstance(content, list) else [content]
-            return [{**fields, "content": mended_block(block)} for block in blocks]
+            return [{**fields, "content": mended_block(content)}]
     return [message]
 
 
