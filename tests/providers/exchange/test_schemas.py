@@ -285,7 +285,10 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests
     in_words = 'D\nThis JSON Schema applies, too: {"exclusiveMaximum": 5, "default": 1}'
     needed = 'This JSON Schema applies, too: {"required": ["%s"]}'
     referring = {**an_object(a={"$ref": "#/$defs/T", "description": "d"}), "$defs": {"T": TEXT}}
-    to_itself = an_object(a={"$ref": "#/$defs/root"})
+    to_root = {"$ref": "#/$defs/root"}
+    to_itself = an_object(a={"anyOf": [to_root], "description": "d"}, b=to_root)
+    beside = 'This JSON Schema applies, too: {"minProperties": 2, "allOf": [{"anyOf": [{"minProperties": 3}]}], "required": ["c"]}'
+    narrowed = an_object(a={"anyOf": [to_root], "title": "T", "required": [], "description": beside})
     table: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("no properties", {"type": "object"}, {"type": "object", "properties": {}}),
         ("const", an_object(a={"const": "x"}, b={"enum": ["y"]}), an_object(a={"enum": ["x"]}, b={"enum": ["y"]})),
@@ -335,8 +338,15 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests
         ("reference", referring, an_object(a={**TEXT, "description": "d"})),
         (
             "a reference to itself",
-            an_object(a={"$ref": "#", "description": "d"}),
+            an_object(a={"$ref": "#", "description": "d"}, b={"$ref": "#", "$comment": "c", "readOnly": True}),
             {**to_itself, "$defs": {"root": to_itself}},
+        ),
+        (
+            "more beside a reference to itself",
+            an_object(
+                a={"$ref": "#", "title": "T", "minProperties": 2, "required": ["c"], "anyOf": [{"minProperties": 3}]}
+            ),
+            {**narrowed, "$defs": {"root": narrowed}},
         ),
     ]
     for case, schema, written in table:

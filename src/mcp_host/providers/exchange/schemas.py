@@ -171,7 +171,12 @@ def without_definitions(schema: Schema, *, prefix: str) -> tuple[Schema, Schema]
 
 def _read_by_gemini(part: Schema) -> Schema:
     if "$ref" in part:  # "no other properties, except for than those starting as a `$`, may be set"
-        return {name: value for name, value in part.items() if name.startswith("$")}
+        read = {name: value for name, value in part.items() if name not in NOT_FOR_MODELS}
+        reference = {name: value for name, value in read.items() if name.startswith("$")}
+        beside = {name: value for name, value in read.items() if name not in reference}
+        if "anyOf" in beside:
+            beside["allOf"] = [{"anyOf": beside["anyOf"]}, *beside.get("allOf", ())]
+        return _read_by_gemini({**beside, "anyOf": [reference]}) if beside else reference
     written = {name: value for name, value in part.items() if name in GEMINI_KEYWORDS}
     told = {name: value for name, value in part.items() if name not in {*GEMINI_KEYWORDS, *NOT_FOR_MODELS, "const"}}
     for keyword, choices in _choices(part).items():
