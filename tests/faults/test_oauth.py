@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from mcp_host import Client, McpError, StreamableHttp
-from mcp_host.auth import MemoryTokens, OAuth, TokenRequestFailed
+from mcp_host.auth import MemoryTokens, OAuth, OnDevice, TokenRequestFailed
 from mcp_host.middleware import Middleware, add_headers
 from tests.auth.authorization_server import Protected, parameters
 from tests.auth.world import CALLBACK, site
@@ -189,6 +189,27 @@ async def test_no_variable_of_a_frame_shows_the_token_of_the_first_request_after
 
     assert "authorization" in peer.heard[-1].headers
     assert shown == []
+
+
+@fault("O21")
+@pytest.mark.parametrize(
+    ("endpoint", "changes"),
+    [
+        ("register", {"client_secret": "hidden-" * 1_000}),
+        ("register", {"client_secret": "hidden-\n"}),
+        ("device", {"verification_uri": "about:blank"}),
+        ("device", {"user_code": "hidden-" * 10}),
+        ("device", {"device_code": None}),
+    ],
+)
+async def test_no_variable_of_a_frame_shows_a_client_secret_or_a_code_that_is_refused(
+    site: Protected, endpoint: str, changes: dict[str, Any]
+) -> None:
+    codes = {"user_code": "hidden-", "device_code": "hidden-", "verification_uri_complete": "https://a.example/hidden-"}
+    site.server.metadata["device_authorization_endpoint"] = f"{site.server.issuer}/device"
+    site.server.change(endpoint, lambda answer: {**answer, **codes, **changes})
+
+    assert await shown_by(site.url, oauth(login=OnDevice(print), redirect_uri=None), lambda: ["hidden-"]) == []
 
 
 @fault("O21")

@@ -271,7 +271,6 @@ def _read(
         ValueError: It has none that can be used.
     """
     id, secret = _text(answer, "client_id"), _text(answer, "client_secret")
-    secret = secret and Secret(secret)
     if id is None:
         raise ValueError("the answer has no client_id")
     method = answer.get("token_endpoint_auth_method")
@@ -289,18 +288,18 @@ def _read(
         stated = answer.get("scope")
         given = stated.split() if isinstance(stated, str) and len(stated) <= MAX_STATED_SCOPES else ()
         scopes = tuple(dict.fromkeys([*scopes, *given]))
-    return OAuthClient(id, secret, known, _uris(redirect_uri), None if expires is None else float(expires), scopes)
+    return OAuthClient(str(id), secret, known, _uris(redirect_uri), None if expires is None else float(expires), scopes)
 
 
-def _text(answer: Mapping[str, object], name: str) -> str | None:
+def _text(answer: Mapping[str, object], name: str) -> Secret | None:
     """The id or the secret of a client in *answer*. None if it has none.
 
     Raises:
         ValueError: It must not be used.
     """
-    text = answer.get(name)
-    if not isinstance(text, str) or not text:
+    if not isinstance(answer.get(name), str) or not answer[name]:
         return None
+    text = Secret(answer[name])
     if len(text) > MAX_TEXT:
         raise ValueError(f"its {name} has {len(text):,} characters, and {MAX_TEXT:,} are the most")
     if not VSCHARS.fullmatch(text):

@@ -126,17 +126,17 @@ class OnDevice:
         fields, headers = authenticated(client, fields, endpoint.server.issuer, endpoint.key)
         answer = await endpoint.http.post_form(url, fields, headers)
         document = answer.json or {}
-        codes = [text for name in CODES if isinstance(text := document.get(name), str) and text]
-        page, complete = document.get("verification_uri"), document.get("verification_uri_complete")
+        codes = [Secret(document[name]) for name in CODES if isinstance(document.get(name), str) and document[name]]
+        page, complete = document.get("verification_uri"), Secret(document.get("verification_uri_complete"))
         has_codes = len(codes) == len(CODES) and len(codes[-1]) <= MAX_CODE
         if answer.status != 200 or not has_codes or not isinstance(page, str) or not is_web(page):
             raise endpoint.failed("device authorization", url, answer, "no code")
         endpoint.steps.add("device authorization", url, "a code")
-        is_complete = isinstance(complete, str) and is_web(complete) and host_of(complete) == host_of(page)
+        is_complete = is_web(complete) and host_of(complete) == host_of(page)
         interval = _seconds(document.get("interval"), INTERVAL, MAX_INTERVAL)
         lifetime = _seconds(document.get("expires_in"), MAX_SECONDS, MAX_SECONDS)
-        device_code, user_code = map(Secret, codes)
-        code = DeviceCode(page, user_code, str(complete) if is_complete else None, server)
+        device_code, user_code = codes
+        code = DeviceCode(page, user_code, complete if is_complete else None, server)
         return code, device_code, interval, lifetime
 
 
