@@ -31,7 +31,7 @@ from mcp_host.testing import ScriptedPeer
 from mcp_host.transports.in_process import MemoryChannel
 from mcp_host.types import Implementation, ServerCapabilities
 from tests.client.sites import DISCOVERED, Site, refused
-from tests.client.support import DISCOVER, EMPTY, INITIALIZED, META, TOOLS, connected, methods, sampling
+from tests.client.support import DISCOVER, EMPTY, INITIALIZED, META, TOOLS, Era, connected, methods, sampling
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.http_server import chunked, drop, mcp, reset, says, sends, subjects, tides
@@ -282,6 +282,20 @@ async def test_malformed_capabilities_of_a_modern_server_are_a_warning_and_it_ca
 
     [warning] = client.warnings
     assert warning.startswith("the capabilities of odd are malformed: ")
+
+
+async def test_a_server_of_either_era_may_declare_its_capabilities_with_true_and_false(era: Era) -> None:
+    declared = {"tools": True, "logging": True, "completions": True, "tasks": True, "prompts": True, "resources": False}
+
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer, declared)
+        await peer.reply(await peer.receive("tools/list"), {"tools": []})
+
+    async with connected(ScriptedPeer(script)) as client:
+        assert await client.list_tools() == []
+        read = client.server_capabilities.to_wire()
+
+    assert read == {name: {} for name in ("tools", "logging", "completions", "tasks", "prompts")}
 
 
 @pytest.mark.fault("S32")
