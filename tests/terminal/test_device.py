@@ -246,7 +246,7 @@ async def test_a_terminal_without_room_beside_the_margin_is_not_asked_in(screen:
         screen.resize(NARROWEST)
         assert terminal.layout == Layout(NARROWEST)
         screen.resize(NARROWEST - 1)
-        with pytest.raises(NoTerminal, match="too narrow"):
+        with fail_after(25), pytest.raises(NoTerminal, match="too narrow"):
             await terminal.ask("> ")
 
 
