@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
-from mcp_host.serving.stdio import MAX_WAITING
+from mcp_host.protocol.jsonrpc import Incoming, Notification
+from mcp_host.serving.stdio import MAX_MESSAGE, MAX_WAITING, read_lines
 from mcp_host.transports._process.child import LINES_PER_TICK
+from mcp_host.transports.stdio import LineBuffer
+from tests.clock import stepping, stopped, turns_of
 from tests.testing.raw import INITIALIZE, INITIALIZED, answer, call, request, text, with_meta
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +142,15 @@ def test_piped_input_is_answered_before_the_server_ends(child: Child) -> None:
     said, _ = child.finish()
 
     assert [message["id"] for message in said] == [0, 1]
+
+
+def test_one_read_of_many_lines_is_taken_in_turns_of_lines_and_of_time() -> None:
+    chunk = b'{"jsonrpc":"2.0","method":"x"}\n' * 512
+    for clock, turns in ((stopped, 2), (stepping(), 256)):
+        received: list[Incoming] = []
+
+        assert turns_of(read_lines(LineBuffer(MAX_MESSAGE), received.append, chunk, clock=clock)) == turns
+        assert received == [Notification("x", {}, len(chunk) // 512 - 1)] * 512
 
 
 def test_a_file_of_requests_is_answered_into_a_file(backend: str, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, redirect_stdout, suppress
+from functools import partial
 from io import FileIO
 from stat import S_ISFIFO, S_ISSOCK
+from time import perf_counter
 from typing import Literal
 
 import anyio
@@ -18,10 +20,11 @@ from anyio.lowlevel import checkpoint
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.concurrency.threads import run_in_daemon
 from mcp_host.errors import ConnectionClosed
-from mcp_host.protocol.jsonrpc import Id, Message, Notification, decode, encode, unreadable
+from mcp_host.protocol.jsonrpc import Id, Incoming, Message, Notification, decode, encode, unreadable
 from mcp_host.serving.service import Service
 from mcp_host.serving.session import Session
 from mcp_host.transports._process.child import LINES_PER_TICK, OnChunk, ReadablePipe, WritablePipe
+from mcp_host.transports.base import TURN_TIME
 from mcp_host.transports.stdio import LineBuffer, LineWriter, LongLine
 
 if sys.platform != "win32":
@@ -97,6 +100,25 @@ def _open_output(fd: int) -> WritablePipe:
     return ThreadedFile(FileIO(fd, "wb"))
 
 
+def read_lines(
+    buffer: LineBuffer, receive: Callable[[Incoming], None], chunk: bytes, *, clock: Callable[[], float] = perf_counter
+) -> Iterator[None]:
+    """Decode the lines that *chunk* completes, in steps."""
+    turn_ends = clock() + TURN_TIME
+    for number, line in enumerate(buffer.feed(chunk), 1):
+        if isinstance(line, LongLine):
+            if line.tail:  # it has ended
+                receive(
+                    unreadable(f"a message of more than {MAX_MESSAGE:,} bytes", line.head, line.tail, oversize=True)
+                )
+        elif line and not line.isspace():
+            for message in decode(line):
+                receive(message)
+        if not number % LINES_PER_TICK or clock() >= turn_ends:
+            yield
+            turn_ends = clock() + TURN_TIME
+
+
 async def _serve(service: Service, stdin: int, stdout: int) -> None:
     """Serve one client."""
     async with (
@@ -113,22 +135,11 @@ async def _serve(service: Service, stdin: int, stdout: int) -> None:
                 with suppress(ConnectionClosed):  # the client may close the pipe; our stdin ends, too
                     writer.write(line)
 
-        def receive(chunk: bytes) -> Iterator[None]:
-            for number, line in enumerate(buffer.feed(chunk), 1):
-                if isinstance(line, LongLine):
-                    if line.tail:  # it has ended
-                        reason = f"a message of more than {MAX_MESSAGE:,} bytes"
-                        session.receive(unreadable(reason, line.head, line.tail, oversize=True))
-                elif line and not line.isspace():
-                    for message in decode(line):
-                        session.receive(message)
-                if not number % LINES_PER_TICK:
-                    yield
-
         writing.start_soon(writer.run)
         try:
             async with HandlerTasks.open() as tasks:
                 session = Session(service, tasks.start, send)
+                receive = partial(read_lines, buffer, session.receive)
                 await reader.read_all(receive)
                 list(receive(b"\n"))  # the last line needs no line end
                 session.stateless.end()
