@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from anyio import create_task_group, fail_after
-from anyio.lowlevel import checkpoint
+from anyio import Event, create_task_group, fail_after
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.transports._process.stderr import OnStderr
@@ -12,6 +11,7 @@ from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.measure import peak
 from tests.faults.processes import SOON, client_of, says
+from tests.transports.http_peers import Log
 
 pytestmark = on_both
 
@@ -24,12 +24,11 @@ async def test_a_server_may_write_more_to_stderr_than_a_pipe_holds_before_it_ans
         print(f"line {n} " + "x" * 100, file=sys.stderr)
     reply(read(), text("ok"))
     """
-    lines: list[str] = []
+    lines = Log[str]()
 
     async with client_of(body, on_stderr=lines.append, output_grace=100) as client:  # the server exits after its answer
         assert await says(client) == "ok"
-        while len(lines) <= 20_000:
-            await checkpoint()
+        await lines.reaches(lambda lines: len(lines) > 20_000)
 
     assert lines == ["ERROR: FATAL: panic", *(f"line {n} " + "x" * 100 for n in range(20_000))]
     assert client.warnings == []
@@ -100,17 +99,19 @@ async def test_an_endless_line_of_stderr_is_passed_on_in_pieces_and_not_kept(
     os._exit(3)
     """
     longest = total = 0
+    passed_on = Event()
 
     def on_stderr(line: str) -> None:
         nonlocal longest, total
         longest = max(longest, len(line))
         total += len(line)
+        if total >= whole:
+            passed_on.set()
 
     with peak() as most:
         async with client_of(body, on_stderr=on_stderr) as client:
             assert await says(client) == "ok"
-            while total < whole:
-                await checkpoint()
+            await passed_on.wait()
             with pytest.raises(ConnectionClosed) as failure:
                 await says(client)
 
@@ -120,7 +121,7 @@ async def test_an_endless_line_of_stderr_is_passed_on_in_pieces_and_not_kept(
 
 @fault("P21")
 async def test_a_stderr_callback_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
-    lines: list[str] = []
+    lines = Log[str]()
 
     def on_stderr(line: str) -> None:
         lines.append(line)
@@ -129,8 +130,7 @@ async def test_a_stderr_callback_that_raises_is_logged_and_called_again(caplog: 
     body = 'print("one\\ntwo\\nthree", file=sys.stderr, flush=True); reply(read(), text("ok"))'
     async with client_of(body, on_stderr=on_stderr) as client:
         assert await says(client) == "ok"
-        while len(lines) < 3:
-            await checkpoint()
+        await lines.reaches(lambda lines: len(lines) == 3)
 
     assert lines == ["one", "two", "three"]
     assert caplog.text.count("the stderr callback failed") == 2

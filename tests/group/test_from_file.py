@@ -29,6 +29,7 @@ from mcp_host.types import Tool
 from tests.extent import on_both
 from tests.group.files import DOWN, Approver, running, written
 from tests.group.support import Seen, names, states
+from tests.transports.http_peers import Log
 
 pytestmark = on_both
 
@@ -393,7 +394,7 @@ async def test_people_are_asked_about_one_server_after_another_while_the_others_
     """Entering waits for the answers; removing a server withdraws its question."""
     path = written(project / ".mcp.json", dict.fromkeys("abc", DOWN))
     user = written(project / "user.json", {"mine": running()})
-    asked, answer, asking, most = list[str](), anyio.Event(), 0, 0
+    asked, answer, asking, most = Log[str](), anyio.Event(), 0, 0
 
     async def approve(proposed: ProposedServer) -> bool:
         nonlocal asking, most
@@ -424,8 +425,7 @@ async def test_people_are_asked_about_one_server_after_another_while_the_others_
                 await seen.until(each, "needs_consent")
             assert (len(asked), entered.is_set(), list(group.status())) == (1, False, ["a", "b", "c", "mine"])
             await group.remove(asked[0])
-            while len(asked) < 2:
-                await anyio.lowlevel.checkpoint()
+            await asked.reaches(lambda asked: len(asked) == 2)
             answer.set()
             await entered.wait()
             tasks.cancel_scope.cancel()

@@ -31,8 +31,7 @@ from typing import Any
 
 import httpx
 import pytest
-from anyio import EndOfStream, connect_tcp, create_task_group, fail_after
-from anyio.lowlevel import checkpoint
+from anyio import EndOfStream, connect_tcp, create_task_group, fail_after, wait_all_tasks_blocked
 from pydantic_core import from_json, to_json
 
 from mcp_host import Client, StreamableHttp
@@ -183,9 +182,8 @@ async def test_over_a_pipe_what_is_wrong_is_answered_and_the_next_request_is_ser
 
 
 async def nothing_is_left(proxy: Proxy) -> None:
-    with fail_after(25):
-        while relay_of(proxy).begun:
-            await checkpoint()
+    await wait_all_tasks_blocked()
+    assert relay_of(proxy).begun == set()
 
 
 BATCH = to_json([INITIALIZED] * 5001)
@@ -354,13 +352,13 @@ async def test_of_calls_that_are_cancelled_nothing_is_left(kind: Any) -> None:
             methods["subscriptions/listen"] = {"notifications": {"resourceSubscriptions": ["mem://menu"]}}
         ids = [await host.request(method, params) for _ in range(50) for method, params in methods.items()]
         relays = relay_of(proxy).begun
-        while sum(len(upstream._calls) for relay in relays for upstream in relay.upstreams.values()) < 50:
-            await checkpoint()
+        await wait_all_tasks_blocked()
+        assert sum(len(upstream._calls) for relay in relays for upstream in relay.upstreams.values()) == 50
         for id in ids * 2:
             await host.notify("notifications/cancelled", {"requestId": id})
             await host.notify("notifications/progress", {"progressToken": "same", "progress": id})
-        while any(upstream._calls for relay in relays for upstream in relay.upstreams.values()):
-            await checkpoint()
+        await wait_all_tasks_blocked()
+        assert not any(upstream._calls for relay in relays for upstream in relay.upstreams.values())
         assert all(not subscription.uris for relay in relays for subscription in relay.subscriptions)
         assert await is_served(honest)
     await nothing_is_left(proxy)

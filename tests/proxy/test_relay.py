@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import MutableMapping
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
-from anyio import Event, create_task_group, fail_after, sleep, wait_all_tasks_blocked
+from anyio import Event, create_task_group, fail_after, sleep, to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
@@ -46,6 +47,7 @@ from tests.proxy.servers import ERAS, Planner, relay_of, text_of, through, user,
 from tests.testing import raw
 from tests.testing.raw_http import repeated
 from tests.transports.children import python
+from tests.transports.http_peers import Log
 
 pytestmark = on_both
 
@@ -93,6 +95,7 @@ async def test_a_server_that_ends_in_a_call_is_started_again_for_the_next(host: 
 async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_with_it() -> None:
     opened: list[int] = []
     ended: list[int] = []
+    one_has_ended = threading.Event()
 
     async def script(peer: ScriptedPeer) -> None:
         number = len(opened)
@@ -102,13 +105,13 @@ async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_wit
             await Event().wait()
         finally:
             ended.append(number)
+            one_has_ended.set()
 
     with fail_after(25):
         async with Proxy(ScriptedPeer(script)).http() as url, Client(url, era="legacy"):
             async with Client(url, era="legacy"):
                 assert opened == [0, 1]
-            while not ended:  # it runs in another thread
-                await checkpoint()
+            await to_thread.run_sync(one_has_ended.wait, 25)  # it runs in another thread
             assert ended == [1]
     assert ended == [1, 0]
 
@@ -159,7 +162,7 @@ async def test_hosts_without_a_handshake_share_a_connection_over_http() -> None:
 
 
 async def test_a_server_that_ignores_the_level_of_the_log_is_not_heard_below_it() -> None:
-    heard: list[Any] = []
+    heard = Log[Any]()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"tools": {}, "logging": {}})
@@ -176,8 +179,7 @@ async def test_a_server_that_ignores_the_level_of_the_log_is_not_heard_below_it(
         async with through(Proxy(ScriptedPeer(script)), host, on_log=log) as client:
             await client.set_log_level("warning")
             await client.call_tool("greet")
-            while not heard:
-                await checkpoint()
+            await heard.reaches(bool)
         assert heard == ["error"]
         heard.clear()
 
@@ -187,10 +189,6 @@ async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
     async with through(proxy, "legacy"):
         assert len(relay_of(proxy).begun) == 1
     assert relay_of(proxy).begun == set()
-    async with through(proxy, "legacy"):
-        pass
-    while relay_of(proxy).begun:
-        await checkpoint()
 
 
 async def test_a_host_that_goes_while_it_is_asked_is_no_failure_of_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
@@ -508,7 +506,7 @@ async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> Non
 
 
 async def test_notifications_of_either_side_that_the_proxy_does_not_know_pass() -> None:
-    heard: list[Any] = []
+    heard = Log[Any]()
     completed: list[str] = []
     done = Event()
 
@@ -529,15 +527,14 @@ async def test_notifications_of_either_side_that_the_proxy_does_not_know_pass() 
         await client.notify("x/seen", {"b": 2})
         await client.set_roots(["/home/ada/there"])
         await done.wait()
-        while not heard:
-            await checkpoint()
+        await heard.reaches(bool)
 
     assert heard == [("x/changed", {"a": [1]})]
     assert completed == ["e1"]
 
 
 async def test_notifications_of_a_host_are_passed_on_in_order_and_dropped_if_the_server_takes_none() -> None:
-    received = list[int]()
+    received = Log[int]()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()
@@ -551,11 +548,9 @@ async def test_notifications_of_a_host_are_passed_on_in_order_and_dropped_if_the
         for number in range(MAX_NOTIFICATIONS + 5):
             session.notified(Notification("x/seen", {"number": number}))
         assert len(session.notifications) == MAX_NOTIFICATIONS
-        while len(received) < MAX_NOTIFICATIONS:
-            await checkpoint()
+        await received.reaches(lambda received: len(received) == MAX_NOTIFICATIONS)
         session.notified(Notification("x/seen", {"number": -1}))
-        while len(received) == MAX_NOTIFICATIONS:
-            await checkpoint()
+        await received.reaches(lambda received: len(received) > MAX_NOTIFICATIONS)
     await proxy.aclose()
     assert received == [*range(MAX_NOTIFICATIONS), -1]
 
@@ -656,7 +651,7 @@ async def test_a_host_that_goes_while_its_session_begins_and_comes_back_finds_no
     with fail_after(25):
         await app({"type": "http", "method": "POST", "path": "/mcp", "headers": fields}, receive, send)
         while app._sessions and next(iter(app._sessions.values())).client is not None:
-            await checkpoint()
+            await checkpoint()  # no event tells
         session = {"mcp-session-id": dict(sent[0]["headers"])[b"mcp-session-id"].decode()}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
             message = raw.request(2, "tools/list")
@@ -714,7 +709,7 @@ class Watched:
     """A server with a handshake that lets its client subscribe to all resources but ``a:no``."""
 
     def __init__(self) -> None:
-        self.received = list[tuple[str, str]]()
+        self.received = Log[tuple[str, str]]()
         self.peer = ScriptedPeer(self.run)
         self.peer.restart = True
         self.proxy = Proxy(self.peer)
@@ -796,8 +791,7 @@ async def test_a_server_that_is_started_again_is_not_subscribed_to_what_no_host_
         await host.send(raw.with_meta(raw.request(2, "x/end"), {}))
         assert "error" in await host.receive()
         await host.notify("notifications/cancelled", {"requestId": 1})
-        while server.received[-1] != ("resources/unsubscribe", "a:1"):
-            await checkpoint()
+        await server.received.reaches(lambda received: received[-1] == ("resources/unsubscribe", "a:1"))
     await server.proxy.aclose()
     assert server.opened == 2
 

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 from anyio import Event, create_task_group, current_time, fail_after, sleep, sleep_forever, wait_all_tasks_blocked
-from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Deny, Elicitation, FormRequest, Limits, Stdio, ToolPins, ToolPolicy
 from mcp_host.errors import McpError, ResourceNotFound, ServerError
@@ -33,6 +32,7 @@ from tests.proxy.servers import ERAS, Planner, model_of, text_of, through
 from tests.proxy.test_mirrored import annotated
 from tests.proxy.test_tools import RESULT, Shop, of_result
 from tests.testing import raw
+from tests.transports.http_peers import Log
 
 each_host = pytest.mark.parametrize("host", ["legacy", "modern"])
 in_no_time = pytest.mark.fake_clock
@@ -525,7 +525,7 @@ async def test_a_notification_of_the_host_goes_to_those_that_declare_it_and_root
 
         return ScriptedPeer(script)
 
-    heard: dict[str, list[dict[str, Any]]] = {name: [] for name in asked}
+    heard = {name: Log[dict[str, Any]]() for name in asked}
     async with through(Proxy({name: server(name) for name in asked}), "legacy", roots=[]) as client:
         for name in asked:
             await asked[name].wait()
@@ -533,8 +533,8 @@ async def test_a_notification_of_the_host_goes_to_those_that_declare_it_and_root
         await client.notify("a/seen", {})
         await client.notify("c/seen", {})
         await client.notify("tools/call", {"name": "a__wipe"})
-        while sum(map(len, heard.values())) < 3:
-            await checkpoint()
+        await heard["a"].reaches(lambda heard: len(heard) == 2)
+        await heard["b"].reaches(bool)
         await wait_all_tasks_blocked()
 
     methods = {name: [each["method"] for each in some] for name, some in heard.items()}
