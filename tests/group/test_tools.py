@@ -100,18 +100,19 @@ async def test_of_a_server_with_more_tools_than_any_model_takes_the_first_are_of
 
 
 async def test_each_server_has_its_policy_limits_and_pins_under_its_name(tmp_path: Any) -> None:
-    pins = ToolPins(file=tmp_path / "pins.json")
+    pins, others = ToolPins(file=tmp_path / "pins.json"), ToolPins()
     servers = {
         "a": ServerOptions(Node("x", "y"), tools=ToolPolicy(allow={"x"}, rename={"x": "find"}, pins=pins)),
         "b": ServerOptions(Node("x"), limits=Limits(timeout=7)),
+        "c": ServerOptions(Node("x", "y"), tools=ToolPolicy(allow={"y"})),
     }
-    async with opened(servers, limits=Limits(timeout=8)) as group:
-        assert await names(group) == ["a__find", "b__x"]
+    async with opened(servers, limits=Limits(timeout=8), pins=others) as group:
+        assert await names(group) == ["a__find", "b__x", "c__y"]
         assert (await group.call_tool("a__find")).text == "a node: x"
         for server, timeout in (("a", 8), ("b", 7)):
             assert group.clients[server].name == server
             assert group.clients[server]._state.limits.timeout == timeout
-    assert '"a"' in (tmp_path / "pins.json").read_text()
+    assert (pins.servers(), others.servers()) == ({"a": ["x"]}, {"b": ["x"], "c": ["y"]})
 
 
 # How they are kept

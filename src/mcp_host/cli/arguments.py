@@ -47,7 +47,7 @@ Names and values are checked before anything is sent.
 ITEMS = "[ARGUMENT ...]"
 
 FOR_ALL_SERVERS = {"verbose", "timeout", "no_login", "paste", "use_device_code"}
-OF_ONE_SERVER = [name for name in (*SERVER, "pins") if name not in FOR_ALL_SERVERS]
+OF_ONE_SERVER = [name for name in SERVER if name not in FOR_ALL_SERVERS]
 """Options that say something of the server on the command line, and are not for those of a file."""
 OF_URL = ("cert", "key", "uds", "verify", "no_verify")
 EXCLUSIVE = (("no_login", "paste", "use_device_code"), ("verify", "no_verify"), ("token_env", "token_issuer"))
@@ -189,10 +189,7 @@ def _check_config(options: Options, operands: Sequence[str]) -> None:
     if options.command or any(map(URL.match, operands[:1])):
         raise UsageError("--config has the servers: leave out the URL, or the command after --")
     for name in OF_ONE_SERVER:
-        if _is_given(options, name) and (name, options.verb) != (
-            "pins",
-            "proxy",
-        ):  # which pins the tools of each server
+        if _is_given(options, name):
             raise UsageError(f"{_flag(name)} is for a server on the command line, and not for those of --config")
 
 

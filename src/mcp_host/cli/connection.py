@@ -12,6 +12,7 @@ from mcp_host.cli.console import Console, log_everything, log_line
 from mcp_host.cli.options import Options, of_environment
 from mcp_host.cli.output import UsageError, print_error, status_line
 from mcp_host.client.client import Client
+from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
 from mcp_host.group import ClientGroup
 from mcp_host.sampling import Sampling
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def connected(
-    options: Options, sampling: Sampling | None = None, *, tools: ToolPolicy | None = None, console: Console
+    options: Options, sampling: Sampling | None = None, *, pins: ToolPins | None = None, console: Console
 ) -> AbstractAsyncContextManager[Client | ClientGroup]:
     """A client of the server, or a group of those of ``--config``. With ``--verbose``, *console* shows what they log, and their stderr.
 
@@ -33,15 +34,15 @@ def connected(
         McpError: As the client does, or the group.
     """
     if options.config is None:
-        return _client(options, sampling, tools, console)
+        return _client(options, sampling, pins, console)
     from mcp_host.cli.group import opened  # here, because importing it takes a while
 
-    return opened(options, sampling, console)
+    return opened(options, sampling, pins, console)
 
 
 @asynccontextmanager
 async def _client(
-    options: Options, sampling: Sampling | None, tools: ToolPolicy | None, console: Console
+    options: Options, sampling: Sampling | None, pins: ToolPins | None, console: Console
 ) -> AsyncIterator[Client]:
     async def on_log(message: LoggingMessageNotificationParams) -> None:
         console.show(log_line(message))
@@ -52,7 +53,7 @@ async def _client(
         transport,
         sampling=sampling,
         elicitation=None if options.verb == "login" else console.elicitation(),
-        tools=tools,
+        tools=None if pins is None else ToolPolicy(pins=pins),
         limits=options.limits,
         era=options.era,
         on_log=on_log if options.verbose else None,

@@ -18,6 +18,7 @@ from mcp_host.cli.options import NAME, Options
 from mcp_host.cli.output import ConsentMissing, UsageError, near, print_aside, print_error, status_line
 from mcp_host.cli.transcript import reason
 from mcp_host.client.client import Client
+from mcp_host.client.pins import ToolPins
 from mcp_host.errors import AuthError, ConnectFailed, ConnectTimeout, McpError, escaped, quoted
 from mcp_host.group import ClientGroup, ServerOptions, ServerState, ServerStatus
 from mcp_host.group.member import NOT_READY
@@ -47,7 +48,9 @@ FAILURES: Mapping[ServerState, Callable[[str], Exception]] = {
 
 
 @asynccontextmanager
-async def opened(options: Options, sampling: Sampling | None, console: Console) -> AsyncIterator[ClientGroup]:
+async def opened(
+    options: Options, sampling: Sampling | None, pins: ToolPins | None, console: Console
+) -> AsyncIterator[ClientGroup]:
     """The servers of a file, those that can be used. Others are named on stderr. ``call`` starts none but that of its tool.
 
     Raises:
@@ -63,6 +66,7 @@ async def opened(options: Options, sampling: Sampling | None, console: Console) 
         sampling=sampling,
         elicitation=console.elicitation(),
         limits=options.limits,
+        pins=pins,
         on_log=verbose.on_log if verbose else None,
         on_stderr=verbose.on_stderr if verbose else None,
         on_status=verbose.on_status if verbose else console.show_status,

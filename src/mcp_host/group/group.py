@@ -45,6 +45,7 @@ from mcp_host.protocol.negotiation import EraCache
 
 if TYPE_CHECKING:
     from mcp_host.auth import Login, OnDevice, TokenStore
+    from mcp_host.client.pins import ToolPins
     from mcp_host.config import AnswerStore, AskInput, Scope
     from mcp_host.elicitation import Elicitation
     from mcp_host.frameworks.google_adk import GroupToolset as GoogleAdkToolset
@@ -90,7 +91,7 @@ class ClientGroup:
     the server and the tool alone. A digest replaces letters that providers of models do not take, and what is too long.
 
     *sampling*, *elicitation*, *roots*, *client_info*, *limits*, *era_cache*, *middleware*, *ping_interval* and *run_own_tools* are as for
-    `Client`, for all servers. *on_log* and *on_change* get the server's name first: ``(server: str, change: Change)``. So does *on_stderr*,
+    `Client`, for all servers. *pins* are `ToolPins` for each server whose `ToolPolicy` has none, by its name. *on_log* and *on_change* get the server's name first: ``(server: str, change: Change)``. So does *on_stderr*,
     for each `Stdio` that has no *on_stderr*: ``(server: str, line: str)``.
 
     *approve* is a function, or `Approvals` that other groups or loops share. It is asked about calls that a model makes of these tools in
@@ -126,6 +127,7 @@ class ClientGroup:
         on_stderr: OnServerStderr | None = None,
         client_info: types.Implementation | None = None,
         limits: Limits | None = None,
+        pins: ToolPins | None = None,
         era_cache: EraCache | None = None,
         middleware: Sequence[Middleware] = (),
         ping_interval: float | None = None,
@@ -165,7 +167,9 @@ class ClientGroup:
             "ping_interval": ping_interval,
             "run_own_tools": run_own_tools,
         }
-        self._clients = Clients(options, limits=limits, on_log=on_log, on_change=on_change, on_stderr=on_stderr)
+        self._clients = Clients(
+            options, limits=limits, pins=pins, on_log=on_log, on_change=on_change, on_stderr=on_stderr
+        )
         for name, server in servers.items():
             self._members.add(self._new_member(name, _options(server)))
 

@@ -84,7 +84,7 @@ class Member:
         self.proposed: ProposedServer | None = None
         """What a person has to agree to before it is started."""
         self._clients = clients
-        self._options = server if isinstance(server, ServerOptions) else None
+        self._options = clients.pinned(server) if isinstance(server, ServerOptions) else None
         if self._options is not None:
             self.client = self._new_client(self._options)
         self._problem = None if self.file_server is None else self.file_server.problem
@@ -188,7 +188,7 @@ class Member:
             return self.client
         self.proposed = None
         try:
-            self._options = await self.file_server.prepare(partial(self._propose, run))
+            self._options = self._clients.pinned(await self.file_server.prepare(partial(self._propose, run)))
             self.client = self._new_client(self._options)
         except NotStarted as exc:
             self._set_unless_stopped(run, exc.state, str(exc))

@@ -10,6 +10,7 @@ from mcp_host.transports.infer import Connectable
 
 if TYPE_CHECKING:
     from mcp_host.client.client import OnProgress
+    from mcp_host.client.pins import ToolPins
     from mcp_host.client.tool_policy import ToolPolicy
     from mcp_host.elicitation import Elicitation
     from mcp_host.group.status import OnStatus
@@ -55,6 +56,7 @@ class GroupOptions(TypedDict, total=False):
     on_stderr: OnServerStderr | None
     client_info: Implementation | None
     limits: Limits | None
+    pins: ToolPins | None
     era_cache: EraCache | None
     middleware: Sequence[Middleware]
     ping_interval: float | None

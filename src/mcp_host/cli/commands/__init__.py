@@ -147,7 +147,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "chat": Command(
         "talk to a model that uses the tools of a server",
-        (*SERVERS, *MODEL, "system", "max_tokens", "max_tools"),
+        (*SERVERS, *MODEL, "pins", "system", "max_tokens", "max_tools"),
         module="chat",
         changes={
             "model": {"required": True, "help": f"the model to talk to: {MODEL_NAMES}"},

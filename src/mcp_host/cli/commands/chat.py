@@ -26,6 +26,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host import types
 from mcp_host.cli.arithmetic import Model
+from mcp_host.cli.commands.pins import blocked
 from mcp_host.cli.commands.requests import show_tools
 from mcp_host.cli.connection import connected
 from mcp_host.cli.console import AnswerT, Console, RequestT
@@ -34,6 +35,7 @@ from mcp_host.cli.options import Options
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, print_aside, print_failure, print_to_stderr
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
+from mcp_host.client.pins import ToolPins
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, ProviderError, escaped
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.group.instructions import instructions_of_all
@@ -44,6 +46,7 @@ from mcp_host.sampling.approval import Allow, Deny
 from mcp_host.sampling.loop.tools import TooManyTools
 from mcp_host.terminal.device import QUIET
 from mcp_host.types.content import as_text
+from mcp_host.types.tool_changes import ToolChange
 
 PROMPT = "> "
 HELP = (
@@ -122,7 +125,8 @@ async def _open_chat(options: Options) -> AsyncIterator[Chat]:
     transcript = Transcript(sys.stdout, Printer(sys.stderr))
     chat = Chat(partial(make_model, options.model, verbose=options.verbose), transcript, options)
     sampling = Sampling(with_tools=chat.answer_server, approve=chat.approve)
-    async with connected(options, sampling, console=chat) as chat.client:
+    pins = None if options.pins is None else ToolPins(file=options.pins, on_changed=chat.show_change)
+    async with connected(options, sampling, pins=pins, console=chat) as chat.client:
         if sys.stdin.isatty():
             transcript.note(f"{options.model}, with the tools of")
             chat.show_servers(since=False)
@@ -442,6 +446,11 @@ class Chat(Console):
         """Print how a server has ended."""
         self._end = str(end)
         self.show_failure(end)
+
+    async def show_change(self, change: ToolChange) -> bool:
+        """Print that a tool is blocked."""
+        self.show_failure(blocked(change, self._options))
+        return False
 
     def show_failure(self, failure: Exception) -> None:
         """Print why something has failed."""

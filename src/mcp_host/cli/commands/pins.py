@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
 
-from mcp_host.cli.options import Options
+from mcp_host.cli.options import NAME, Options
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near
 from mcp_host.client.pins import ToolPins
-from mcp_host.errors import excerpt, quoted
+from mcp_host.errors import ToolChanged, excerpt, quoted
 from mcp_host.types.tool_changes import ToolChange
 
 
@@ -49,6 +49,12 @@ def run(options: Options) -> Report:
 def what_changed(change: ToolChange) -> str:
     """The change in one line."""
     return f"the tool {quoted(change.name)} {change.summary}"
+
+
+def blocked(change: ToolChange, options: Options) -> ToolChanged:
+    """The error that says where to see *change*, and of several servers, which one it is of."""
+    server = "" if options.config is None else f"{change.server}: "
+    return ToolChanged(f"{server}{what_changed(change)}: see {NAME} pins {options.pins}", change)
 
 
 def _pinned(pins: ToolPins) -> Report:

@@ -14,12 +14,12 @@ import anyio
 
 from mcp_host import types
 from mcp_host.cli.commands import COMMANDS
-from mcp_host.cli.commands.pins import what_changed
+from mcp_host.cli.commands.pins import blocked
 from mcp_host.cli.connection import connected
 from mcp_host.cli.console import Console
 from mcp_host.cli.files import STDOUT, bytes_of, parts_of, write_parts, write_to_stdout
 from mcp_host.cli.models import approver, make_model
-from mcp_host.cli.options import NAME, Options
+from mcp_host.cli.options import Options
 from mcp_host.cli.output import (
     ExitCode,
     Printer,
@@ -34,9 +34,16 @@ from mcp_host.cli.output import (
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
-from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.errors import MARGIN, McpError, MissingRequiredClientCapability, ServerError, ToolChanged, excerpt, quoted
-from mcp_host.group import ClientGroup, ServerStatus
+from mcp_host.errors import (
+    MARGIN,
+    CallerError,
+    McpError,
+    MissingRequiredClientCapability,
+    ServerError,
+    excerpt,
+    quoted,
+)
+from mcp_host.group import ClientGroup, ServerStatus, group_name
 from mcp_host.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_host.sampling import Sampling
 from mcp_host.terminal.fields import PARAMETERS_SHOWN, Field, signature
@@ -71,19 +78,20 @@ async def _run(options: Options) -> Report:
         return False
 
     sampling = None if model is None else Sampling(with_tools=model, approve=approver(options, console))
-    pins = None if options.pins is None else ToolPolicy(pins=ToolPins(file=options.pins, on_changed=keep))
+    pins = None if options.pins is None else ToolPins(file=options.pins, on_changed=keep)
     try:
-        async with connected(options, sampling, tools=pins, console=console) as client:
+        async with connected(options, sampling, pins=pins, console=console) as client:
             report = await REQUESTS[options.verb](client, options)
     except MissingRequiredClientCapability as exc:
         might = options.model is None and "model" in COMMANDS[options.verb].options
         if might and "sampling" in exc.required_capabilities:
             exc.add_note(MODEL_MISSING)
         raise
-    except UsageError:
+    except (UsageError, CallerError):  # the tool is not listed
         for change in changes:
-            if change.name == options.operand:
-                raise ToolChanged(f"{what_changed(change)}: see {NAME} pins {options.pins}", change) from None
+            name = change.name if options.config is None else group_name(change.server, change.name)
+            if name == options.operand:
+                raise blocked(change, options) from None
         raise
     return replace(report, code=ExitCode.TOOL_CHANGED) if changes and options.verb == "tools" else report
 
