@@ -212,8 +212,8 @@ def asking_server(**options: Any) -> Server:
 
 
 async def ask_during_call(peer: ScriptedPeer) -> dict[str, Any]:
-    """Open a session, wait for a call, and send a sampling request with the id "q" meanwhile; return the call."""
+    """Open a session, wait for a call, and send a sampling request with the id 0 meanwhile; return the call."""
     await peer.answer_initialize(capabilities=TOOLS)
     call = await peer.receive("tools/call")
-    await peer.send({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": QUESTION})
+    await peer.send({"jsonrpc": "2.0", "id": 0, "method": "sampling/createMessage", "params": QUESTION})
     return call

@@ -269,24 +269,6 @@ async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era) 
             assert (await client.call_tool("x")).content == []
 
 
-async def test_answers_without_a_request_are_counted_and_ignored(era: Era) -> None:
-    async def script(peer: ScriptedPeer) -> None:
-        await era.open(peer)
-        call = await peer.receive("tools/call")
-        await peer.reply({"id": 77}, EMPTY)
-        await peer.reply({"id": "x"}, EMPTY)
-        await peer.send_raw(b"log line\n")
-        await peer.send_raw(b"42")
-        for _ in range(2):
-            await peer.reply(call, EMPTY)
-
-    async with connected(ScriptedPeer(script)) as client:
-        await client.call_tool("x")
-        await anyio.wait_all_tasks_blocked()
-
-    assert client.counters == {"answers to nothing": 3, "malformed messages": 2}
-
-
 async def test_a_batch_of_answers_answers_each_call() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities=TOOLS, version="2025-03-26")

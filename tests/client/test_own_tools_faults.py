@@ -203,15 +203,16 @@ def question(*offered: str) -> dict[str, Any]:
     return {"messages": [message], "maxTokens": 9} | listing(*[{"name": name} for name in offered])
 
 
+@pytest.mark.fault("J04")
 @on_both
 async def test_cancelling_the_sampling_request_cancels_the_calls_of_tools() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await HANDSHAKE.open(peer)
         call = await peer.receive("tools/call")
-        await peer.send({"jsonrpc": "2.0", "id": "s", "method": "sampling/createMessage", "params": question("t")})
+        await peer.send({"jsonrpc": "2.0", "id": 0, "method": "sampling/createMessage", "params": question("t")})
         await peer.reply(await peer.receive("tools/list"), listing({"name": "t"}))
         inner = await peer.receive("tools/call")
-        await peer.notify("notifications/cancelled", {"requestId": "s"})
+        await peer.notify("notifications/cancelled", {"requestId": 0})
         heard.append((inner["id"], await peer.receive()))
         await peer.reply(call, {"content": []})
 

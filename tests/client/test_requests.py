@@ -48,6 +48,7 @@ EVERYTHING: dict[str, Any] = {
 Ask = Callable[[Client], Awaitable[object]]
 
 
+REF = PromptReference(name="p")
 READ = {"contents": [{"uri": "a:b", "text": "t"}]}
 OSLO = {"completion": {"values": ["Oslo"]}}
 REQUESTS: list[tuple[Ask, str, dict[str, Any], dict[str, Any], object]] = [
@@ -153,6 +154,7 @@ async def test_a_list_is_followed_through_all_its_pages(era: Era, subtests: pyte
             ]
 
 
+@pytest.mark.fault("T01")
 async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> None:
     async def listed(*cursors: object) -> tuple[list[str], str]:
         pages = [{"tools": [{"name": f"t{n}", "inputSchema": {}}], "nextCursor": c} for n, c in enumerate(cursors)]
@@ -164,7 +166,9 @@ async def test_a_list_that_leads_nowhere_ends_with_what_was_read(era: Era) -> No
     nowhere = "the cursor {} leads nowhere new"
     assert await listed("x", "x") == (["t0", "t1"], nowhere.format("'x'"))
     assert await listed(7, 7) == (["t0", "t1"], nowhere.format("'7'"))
+    assert await listed("a", "b", "a") == (["t0", "t1", "t2"], nowhere.format("'a'"))
     assert await listed(False) == (["t0"], "the cursor False is not text")
+    assert await listed([7]) == (["t0"], "the cursor [7] is not text")
     names, problem = await listed("x" * 65_536, "x" * 65_537)
     assert names == ["t0", "t1"]
     assert problem.endswith(" has more than 65,536 characters")
@@ -184,10 +188,28 @@ async def test_a_list_that_is_null_or_an_empty_object_is_empty_with_a_warning() 
             ]
 
 
-async def test_a_page_without_its_list_is_a_protocol_error() -> None:
-    async with connected(answering(HANDSHAKE, {"tools": {"name": "t"}})) as client:
-        with pytest.raises(ProtocolError, match="has no list 'tools'"):
-            await client.list_tools()
+SHAPES: list[tuple[Ask, str]] = [
+    (lambda client: client.call_tool("x"), "malformed CallToolResult: content: "),
+    (lambda client: client.read_resource("a:b"), "malformed ReadResourceResult: contents: "),
+    (lambda client: client.get_prompt("p"), "malformed GetPromptResult: messages: "),
+    (lambda client: client.complete(REF, "a", ""), "malformed CompleteResult: completion: "),
+    (lambda client: client.list_tools(), "the result of tools/list has no list 'tools'"),
+    (lambda client: client.list_prompts(), "the result of prompts/list has no list 'prompts'"),
+]
+
+
+@pytest.mark.fault("J19")
+async def test_a_result_of_the_wrong_shape_is_a_protocol_error_with_the_field(subtests: pytest.Subtests) -> None:
+    wrong = dict.fromkeys(["content", "contents", "messages", "completion", "prompts"], 5) | {"tools": {"name": "t"}}
+    async with connected(answering(HANDSHAKE, wrong, capabilities=EVERYTHING)) as client:
+        for ask, problem in SHAPES:
+            with subtests.test(problem):
+                with pytest.raises(ProtocolError) as caught:
+                    await ask(client)
+
+                assert type(caught.value) is ProtocolError
+                assert str(caught.value).startswith(problem)
+                assert caught.value.__cause__ is None
 
 
 async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
@@ -207,9 +229,6 @@ async def test_a_schema_that_nests_deeply_hides_no_other_tool() -> None:
 
     assert [tool.name for tool in tools] == ["deep", "plain"]
     assert tools[0].output_schema == schema
-
-
-REF = PromptReference(name="p")
 
 
 WRONG: list[tuple[Callable[[Any], Awaitable[object]], str]] = [
@@ -264,15 +283,19 @@ async def test_a_log_level_that_there_is_not_is_refused_and_not_sent(era: Era, s
     assert era.said_to(peer) == []
 
 
-async def test_one_malformed_tool_hides_no_other() -> None:
-    peer = answering(HANDSHAKE, {"tools": [{"name": 5}, {"name": "good", "inputSchema": {"type": "object"}}]})
+@pytest.mark.fault("J21")
+async def test_a_malformed_tool_is_left_out_with_a_warning_and_hides_no_other() -> None:
+    good = {"name": "good", "inputSchema": {"type": "object"}}
+    bad = [{"name": 5, "inputSchema": {}}, {"name": "no schema"}, None, "tool", [], {**good, "inputSchema": "object"}]
 
-    async with connected(peer) as client:
+    async with connected(answering(HANDSHAKE, {"tools": [good, *bad, {**good, "name": "also"}]})) as client:
         tools = await client.list_tools()
-        (warning,) = client.warnings
+        warnings = client.warnings
 
-    assert [tool.name for tool in tools] == ["good"]
-    assert "position 0" in warning
+    assert [tool.name for tool in tools] == ["good", "also"]
+    assert [warning.partition(": ")[2].partition(":")[0] for warning in warnings] == [
+        f"left out of tools/list, position {item}" for item in (1, "2, 'no schema'", 3, 4, 5, "6, 'good'")
+    ]
 
 
 async def test_after_a_hundred_warnings_only_each_power_of_two_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -382,6 +405,7 @@ async def test_errors_with_a_known_code_are_typed(era: Era, subtests: pytest.Sub
     assert urls == [[], [("https://a.example/x", "e1")]]
 
 
+@pytest.mark.fault("J25")
 async def test_a_server_that_does_not_know_ping_is_alive_and_another_refusal_is_an_error() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize()

@@ -85,24 +85,8 @@ def user(*content: Wire) -> Wire:
     return {"role": "user", "content": list(content)}
 
 
-def assistant(*content: Wire) -> Wire:
-    return {"role": "assistant", "content": list(content)}
-
-
 def words(value: str) -> Wire:
     return {"type": "text", "text": value}
-
-
-def use(id: str, name: str = "add") -> Wire:
-    return {"type": "tool_use", "id": id, "name": name, "input": {}}
-
-
-def result(id: str) -> Wire:
-    return {"type": "tool_result", "toolUseId": id, "content": [words("2")]}
-
-
-def tool(name: str = "add", **more: Any) -> Wire:
-    return {"name": name, "inputSchema": {"type": "object"}} | more
 
 
 PARIS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 import sniffio
@@ -19,13 +18,12 @@ from mcp_host.errors import (
     ProtocolError,
     ServerError,
 )
-from tests.client.support import said_to
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.http_server import DONE, drop, reset, says, sends
+from tests.faults.http_server import drop, reset, says, sends
 from tests.faults.servers import KINDS, elsewhere, standing, works
 from tests.faults.stdio_server import connected, server
-from tests.transports.http_peers import Heard, Log, Wire, head
+from tests.transports.http_peers import head
 from tests.transports.legacy_peers import Answer
 
 pytestmark = on_both
@@ -114,25 +112,6 @@ async def test_errors_over_http_are_raised_bare_and_cancel_no_task(
     assert unscathed()
 
 
-@fault("C16")
-async def test_tasks_that_connect_at_the_same_time_start_one_process(tmp_path: Path) -> None:
-    body = f"""
-    with open({str(tmp_path / "starts")!r}, "a") as starts:
-        starts.write("x")
-    shake_hands()
-    serve_all()
-    """
-    client = Client(Stdio(server(body, hands=False)), era="legacy")
-
-    async with create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(client.connect)
-    assert await works(client)
-    await client.aclose()
-
-    assert (tmp_path / "starts").read_text() == "x"
-
-
 @fault("C17")
 async def test_a_server_that_dies_does_not_affect_the_others() -> None:
     async with connected("serve(read())\nread()\nsys.exit(1)") as mortal, connected("serve_all()") as other:
@@ -142,23 +121,3 @@ async def test_a_server_that_dies_does_not_affect_the_others() -> None:
             with pytest.raises(ConnectionClosed):
                 await mortal.call_tool("die")
         assert await works(other)
-
-
-@fault("C18")
-async def test_answers_in_another_order_find_their_calls_over_http() -> None:
-    async def answer(wire: Wire, heard: Heard) -> None:
-        """Only when the call that came after this one has been answered."""
-        place = len(arrived)
-        arrived.append(heard)
-        await answered.reaches(lambda done: len(done) >= len(tools) - 1 - place)
-        name = heard.rpc["params"]["name"].encode()
-        await says(DONE.replace(b"high", name))(wire, heard)
-        answered.append(place)
-
-    tools = [f"t{n}" for n in range(6)]
-    arrived: Log[Heard] = Log()
-    answered: Log[int] = Log()
-    async with standing("http", call=answer) as transport, Client(transport, era="legacy") as client:
-        assert await said_to(client, *tools) == {tool: tool for tool in tools}
-
-    assert answered == [5, 4, 3, 2, 1, 0]

@@ -4,82 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Awaitable, Callable
 
 import pytest
-from anyio import Event, create_task_group
+from anyio import Event
 
-from mcp_host import Client, SamplingRequest
 from mcp_host.errors import ProtocolError, ServerError
-from mcp_host.types import CreateMessageResult, LoggingMessageNotificationParams, PromptReference, UnknownContent
-from tests.client.support import HangingModel, sampling
+from mcp_host.types import LoggingMessageNotificationParams
+from tests.client.support import sampling
 from tests.faults.fault import fault
 from tests.faults.stdio_server import GOOD, connected, hear, unharmed
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\x00\r\n" * 5_000
 """A hundred thousand characters that clear a screen, name a window, and turn the text around."""
-
-
-REQUESTS: dict[str, Callable[[Client], Awaitable[object]]] = {
-    "malformed CallToolResult: content: ": lambda client: client.call_tool("x"),
-    "malformed ReadResourceResult: contents: ": lambda client: client.read_resource("a:b"),
-    "malformed GetPromptResult: messages: ": lambda client: client.get_prompt("p"),
-    "malformed CompleteResult: completion: ": lambda client: client.complete(PromptReference(name="p"), "a", ""),
-    "the result of tools/list has no list 'tools'": lambda client: client.list_tools(),
-    "the result of prompts/list has no list 'prompts'": lambda client: client.list_prompts(),
-}
-
-
-@fault("J19")
-async def test_a_result_of_the_wrong_shape_is_a_protocol_error_with_the_field() -> None:
-    body = """
-    welcome(tools={}, resources={}, prompts={}, completions={})
-    wrong = dict.fromkeys(["content", "contents", "messages", "completion", "tools", "prompts"], 5)
-    while True:
-        request = read()
-        reply(request, text("good") if request["params"].get("name") == "good" else wrong)
-    """
-
-    async with connected(body, hands=False) as client:
-        for problem, request in REQUESTS.items():
-            with pytest.raises(ProtocolError) as caught:
-                await request(client)
-            assert (await client.call_tool("good")).text == "good"
-
-            assert type(caught.value) is ProtocolError
-            assert str(caught.value).startswith(problem)
-            assert caught.value.__cause__ is None
-
-
-@fault("J20")
-async def test_a_block_of_an_unknown_type_is_kept_whole_beside_the_others() -> None:
-    hologram = {"type": "hologram", "depth": [1, {"a": None}], "text": "x"}
-    content = [{"type": "text", "text": "before"}, hologram, {"type": "text", "text": "after"}]
-
-    async with connected() as client:
-        result = await hear(
-            client, b'{"jsonrpc":"2.0","id":@id,"result":%s}\n' % json.dumps({"content": content}).encode()
-        )
-
-    assert [block.to_wire() for block in result.content] == content
-    assert isinstance(result.content[1], UnknownContent)
-
-
-@fault("J21")
-async def test_a_malformed_tool_is_left_out_with_a_warning_and_hides_no_other() -> None:
-    good = {"name": "good", "inputSchema": {"type": "object"}}
-    bad = [{"name": 5, "inputSchema": {}}, {"name": "no schema"}, None, "tool", [], {**good, "inputSchema": "object"}]
-    body = f"""
-    reply(read(), {{"tools": {[good, *bad, {**good, "name": "also"}]!r}}})
-    serve_all()
-    """
-
-    async with connected(body) as client:
-        assert [tool.name for tool in await client.list_tools()] == ["good", "also"]
-        assert (await client.call_tool("good")).text == "good"
-        assert [warning.partition(": ")[2].partition(":")[0] for warning in client.warnings] == [
-            f"left out of tools/list, position {item}" for item in (1, "2, 'no schema'", 3, 4, 5, "6, 'good'")
-        ]
 
 
 METHODS = [b"cancelled", b"progress", b"message", b"resources/updated", b"elicitation/complete", b"who/knows"]
@@ -142,64 +78,20 @@ async def test_a_request_that_cannot_be_served_is_refused_with_the_right_code() 
 
 REPLY = b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"bad"}]}}\n'
 REQUEST = b'{"jsonrpc":"2.0","id":%s,"method":"ping"}\n'
-UNKNOWN = [b"999", b'"x"', b'"@idx"', b'" @id"', b'"@id.0"', b"-@id"]
+UNKNOWN = [b"4294967298", b"1e300", b"9" * 4000, b"999", b'"x"', b'"@idx"', b'" @id"', b'"@id.0"', b"-@id"]
 INVALID = [REPLY % id for id in (b"@id.5", b"true", b"[@id]")]
 INVALID += [REQUEST % id for id in (b"null", b"true", b"[]", b"{}", b"1.5")]
 
 
-@fault("J01", "J02", "J05", "J06", "J23")
+@fault("J01", "J02", "J05", "J06", "J16", "J23")
 async def test_messages_with_an_unknown_used_or_invalid_id_are_counted_and_do_no_harm() -> None:
+    """Cut to 32 bits, the first would be the id of the request 2."""
     async with connected() as client:
         for message in (*(REPLY % id for id in UNKNOWN), *INVALID):
             assert (await hear(client, message, GOOD)).text == "good", message
         assert (await hear(client, GOOD, REPLY % b"@id", REPLY % b"@id")).text == "good"
         assert await unharmed(client), "which it is not if the parrot has heard anything but calls"
         assert client.counters == {"answers to nothing": len(UNKNOWN) + 2, "malformed messages": len(INVALID)}
-
-
-@fault("J04")
-async def test_zero_is_a_valid_id() -> None:
-    """The server's requests under it are answered, and can be cancelled."""
-    body = """
-    first = read()
-    sample(0)
-    second = read()
-    tell("cancelled", requestId=0)
-    say({"id": 0, "method": "ping"})
-    reply(second, text(json.dumps(read())))
-    third = read()
-    serve(first)
-    serve(third)
-    read()
-    """
-    asked: list[SamplingRequest] = []
-    hanging = HangingModel()
-
-    async def model(request: SamplingRequest) -> CreateMessageResult:
-        asked.append(request)
-        return await hanging(request)
-
-    async with connected(body, sampling=sampling(with_tools=model)) as client, create_task_group() as tasks:
-        tasks.start_soon(client.call_tool, "first")
-        await hanging.begun.wait()
-        heard = json.loads((await client.call_tool("second")).text)
-        await hanging.ended.wait()  # though the call that it asked for goes on
-        await client.call_tool("third")
-
-    assert heard == {"jsonrpc": "2.0", "id": 0, "result": {}}
-    assert len(asked) == 1
-
-
-@fault("J25")
-async def test_a_server_that_refuses_a_ping_is_alive() -> None:
-    body = """
-    refuse(until("ping"), -32601, "Method not found")
-    serve_all()
-    """
-
-    async with connected(body) as client:
-        await client.ping()
-        assert (await client.call_tool("good")).text == "good"
 
 
 @fault("J30")

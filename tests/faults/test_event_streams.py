@@ -13,7 +13,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Sampling, SamplingRequest, always
-from mcp_host.errors import ConnectionClosed, ProtocolError, RequestTimeout, ServerError
+from mcp_host.errors import ProtocolError, RequestTimeout, ServerError
 from mcp_host.types import CreateMessageResult
 from tests.client.support import say_paris
 from tests.clock import advance
@@ -26,7 +26,6 @@ from tests.faults.http_server import (
     accept,
     connected,
     errors_of,
-    failing,
     mcp,
     says,
     streams,
@@ -190,29 +189,3 @@ def depth() -> int:
     while frame.f_back is not None:
         frame, count = frame.f_back, count + 1
     return count
-
-
-@pytest.mark.adjustable_clock
-@fault("E11")
-async def test_a_retry_of_centuries_does_not_outlast_the_call() -> None:
-    async def answer(wire: Wire, heard: Heard) -> None:
-        await streams(b"retry: " + b"9" * 5000 + b"\n", PRIMED)(wire, heard)
-        await anyio.wait_all_tasks_blocked()
-        advance(9)
-
-    async with connected(mcp(call=answer)) as (client, peer):
-        with pytest.raises(RequestTimeout):
-            await client.call_tool("tides", timeout=9)
-
-    assert cursors(peer) == []
-
-
-@fault("E25")
-async def test_a_stream_without_a_usable_event_id_is_not_resumed() -> None:
-    script = mcp(call=in_turn(streams(event(b"", id="\x00")), says()))
-    async with connected(script) as (client, peer):
-        error = await failing(client)
-        await tides(client)
-
-    assert type(error) is ConnectionClosed
-    assert cursors(peer) == []

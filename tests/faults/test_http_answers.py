@@ -5,11 +5,8 @@ The statuses and contents of single answers are in `tests/transports`, and which
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
-import httpx
-import httpx2
 import pytest
 from anyio import wait_all_tasks_blocked
 
@@ -27,7 +24,6 @@ from tests.faults.http_server import (
     refused,
     says,
     storm,
-    streams,
     subjects,
     tides,
 )
@@ -154,65 +150,3 @@ async def test_the_servers_stream_and_the_delete_do_not_follow_a_redirect_to_ano
 
     assert {"get", "delete", "initialized"} < set(subjects(peer))
     assert other.connections == 0
-
-
-# Authorization by a client of the caller's
-
-
-class Login:
-    """An application's own authorization, which gets its token when it is first refused."""
-
-    def __init__(self) -> None:
-        self.prompts = 0
-
-    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
-        response = yield request
-        if response.status_code == 401:
-            self.prompts += 1
-            request.headers["Authorization"] = "Bearer token"
-            yield request
-
-
-class HttpxLogin(Login, httpx.Auth):
-    """One for a client of httpx."""
-
-
-class Httpx2Login(Login, httpx2.Auth):
-    """One for a client of httpx2."""
-
-
-logins = pytest.mark.parametrize(
-    ("library", "make_login"), [(httpx, HttpxLogin), (httpx2, Httpx2Login)], ids=["httpx", "httpx2"]
-)
-
-
-@logins
-@fault("H10")
-async def test_an_authorization_that_does_not_help_is_not_repeated_within_a_call(
-    library: Any, make_login: type[Login]
-) -> None:
-    login = make_login()
-    async with (
-        library.AsyncClient(auth=login) as http,
-        connected(mcp(call=says(b"", 401)), client=http) as (client, peer),
-    ):
-        assert isinstance(await failing(client), Unauthorized)
-
-    assert (login.prompts, subjects(peer).count("call")) == (1, 2)
-
-
-@logins
-@fault("H11")
-async def test_the_servers_own_stream_is_authorized_like_calls(library: Any, make_login: type[Login]) -> None:
-    async def get(wire: Wire, heard: Heard) -> None:
-        authorized = heard.headers.get("authorization") == "Bearer token"
-        await (streams(note, stay=True) if authorized else says(b"", 401))(wire, heard)
-
-    note = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"waves"}}\n\n'
-    logs = Log[object]()
-
-    async def on_log(message: object) -> None:
-        logs.append(message)
-
-    async with library.AsyncClient(auth=make_login()) as http, connected(mcp(get=get), client=http, on_log=on_log):
-        await logs.reaches(lambda logs: len(logs) == 1)

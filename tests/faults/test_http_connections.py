@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import SocketAttribute
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, RequestTimeout
+from mcp_host.errors import ConnectFailed, ConnectTimeout, RequestTimeout
 from mcp_host.limits import Limits
 from tests.clock import advance
 from tests.extent import on_both
@@ -68,25 +68,6 @@ async def test_an_unreachable_server_fails_the_connect_with_an_error_without_sec
 
 
 # Connections that break
-
-
-@fault("H19")
-async def test_calls_beside_one_whose_connection_breaks_go_on() -> None:
-    waiting, broken = anyio.Event(), anyio.Event()
-
-    async def slow(wire: Wire, heard: Heard) -> None:
-        waiting.set()
-        await broken.wait()
-        await says()(wire, heard)
-
-    async with (
-        connected(mcp(call=in_turn(slow, sends(b"", reset=True)))) as (client, _),
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(tides, client)
-        await waiting.wait()
-        assert type(await failing(client)) is ConnectionClosed
-        broken.set()
 
 
 LISTED = b'{"jsonrpc":"2.0","id":@id,"result":{"tools":[]}}'

@@ -31,10 +31,9 @@ from tests.faults.test_http_sessions import FORGOTTEN, TAKEN_BADLY
 from tests.faults.test_json import PLACES, STRUCTURED, TEXT, UNREADABLE, nested
 from tests.faults.test_oauth import NO_TOKENS, answering, oauth
 from tests.faults.test_resources import drop_cancelled_timers, ours
-from tests.faults.test_sampling import BROKEN
 from tests.faults.test_schemas import LISTING, trap
-from tests.faults.test_schemas import nested as deep_schema
 from tests.proxy.test_hostile_hosts import nothing_is_left
+from tests.sampling.test_sampling import BROKEN
 from tests.transports.children import python
 from tests.transports.http_peers import Heard, Wire, event, serving
 from tests.transports.legacy_peers import in_turn
@@ -135,7 +134,7 @@ async def test_a_request_that_breaks_a_rule_is_refused_and_reaches_no_model(of: 
     model = Model()
     proxy = Proxy(Stdio(python(ASKER)), sampling=sampling(model) if of == "proxy" else None)
     async with Client(proxy, era=era, sampling=sampling(model) if of == "host" else None) as host:
-        refused = await answers(host, *[asked for asked, _ in BROKEN[:FEW]])
+        refused = await answers(host, *[asked for asked, _ in [*BROKEN.values()][:FEW]])
         assert model.asked == []
         await answers(host, ask())
     await proxy.aclose()
@@ -218,7 +217,7 @@ async def test_a_server_that_ends_costs_one_host_its_call(era: str, end: str, tm
 @HOSTS
 @fault("T05")
 async def test_a_tool_with_a_deep_schema_hides_no_other(kind: str) -> None:
-    written = [deep_schema(levels) for levels in (100, 300)]
+    written = ['{"properties":{"a":' * levels + "{}" + "}}" * levels for levels in (100, 300)]
     async with hosts(Stdio(python(f"SCHEMAS = {written!r}\n{LISTING}")), kind) as (one, other):
         for host in (one, other):
             assert [tool.name for tool in await host.list_tools()] == [trap(0), "good"]

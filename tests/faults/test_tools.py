@@ -21,7 +21,6 @@ from mcp_host import (
     UrlRequest,
 )
 from mcp_host.errors import ServerError
-from mcp_host.limits import Limits
 from mcp_host.types import ElicitResult, TextContent
 from tests.faults.asking import Model, ask
 from tests.faults.fault import fault
@@ -29,9 +28,6 @@ from tests.transports.children import python
 from tests.transports.http_peers import Wire, serving
 
 OFFERS = """
-def listing(cursor):
-    return {"tools": TOOLS}
-
 def run(request):
     return text("done")
 
@@ -39,7 +35,7 @@ while True:
     request = read()
     method = request["method"]
     if method == "tools/list":
-        reply(request, listing(request["params"].get("cursor")))
+        reply(request, {"tools": TOOLS})
     elif method == "tools/call":
         reply(request, run(request))
 """
@@ -51,7 +47,7 @@ def tool(name: str = "good", **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def offering(*listed: object, body: str = "", **options: Any) -> AsyncIterator[Client]:
-    """A client of a server that offers *listed* tools; *body* may define `listing` and `run` otherwise."""
+    """A client of a server that offers *listed* tools; *body* may define `run` otherwise."""
     before, loop = OFFERS.split("while True:")
     served = f"TOOLS = {list(listed)!r}\n{before}\n{body}\nwhile True:{loop}"
     async with Client(Stdio(python(served)), era="legacy", **options) as client:
@@ -60,36 +56,6 @@ async def offering(*listed: object, body: str = "", **options: Any) -> AsyncIter
 
 async def good(client: Client) -> bool:
     return (await client.call_tool("good")).text == "done"
-
-
-# Lists
-
-
-@pytest.mark.parametrize(
-    ("cursor", "listed", "warning"),
-    [
-        ("'again'", 2, "tools/list ends early: the cursor 'again' leads nowhere new"),
-        ("'b' if cursor == 'a' else 'a'", 3, "tools/list ends early: the cursor 'a' leads nowhere new"),
-        ("str(next(pages))", 20, "tools/list ends early: more than 20 pages (Limits.max_pages)"),
-        ("7", 2, "tools/list ends early: the cursor '7' leads nowhere new"),
-        ("[7]", 1, "tools/list ends early: the cursor [7] is not text"),
-    ],
-    ids=["the same cursor", "cursors in turn", "fresh cursors", "a number", "no cursor"],
-)
-@fault("T01")
-async def test_an_endless_list_ends(cursor: str, listed: int, warning: str) -> None:
-    body = f"""
-import itertools
-pages, page = itertools.count(), itertools.count()
-def listing(cursor):
-    return {{"tools": [{{"name": f"t{{next(page)}}", "inputSchema": {{}}}}], "nextCursor": {cursor}}}
-"""
-    async with offering(body=body, limits=Limits(max_pages=20)) as client:
-        tools = await client.list_tools()
-        assert await good(client)
-
-        assert [line.partition(": ")[2] for line in client.warnings] == [warning]
-    assert [each.name for each in tools] == [f"t{n}" for n in range(listed)]
 
 
 NAMES = ["good\u202edab", "\x1b[2Jgood", "g\u0000od", "go\u200bod", "g\r\nod", "", "x" * 5_000]

@@ -98,6 +98,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], object]] = {
     "float-id": ({"id": 3.0, "result": {}}, Success(3, {})),
     "text-id": ({"id": "3", "result": {}}, Success("3", {})),
     "id-zero": ({"id": 0, "method": "ping"}, Request(0, "ping", {})),
+    "id-of-many-digits": ({"id": 10**30, "method": "ping"}, Request(10**30, "ping", {})),
     "null-params": ({"id": 1, "method": "ping", "params": None}, Request(1, "ping", {})),
     "note": ({"method": "x", "params": {"a": 1}}, Notification("x", {"a": 1})),
     "result-and-error": ({"id": 1, "result": {}, "error": {"code": 5, "message": "m"}}, Failure(1, 5, "m")),
@@ -148,6 +149,7 @@ INVALID: list[tuple[object, Malformed]] = [
     ({"id": 7, "error": {"code": 504}}, Malformed("jsonrpc is not \"2.0\": {'id': 7, 'error': {'code': 504}}", 7)),
     ({"message": "x" * 400}, Malformed(f"jsonrpc is not \"2.0\": {{'message': '{'x' * 287}… (415 characters)")),
     ({"jsonrpc": "2.0", "id": 7}, Malformed("neither result nor error", 7)),
+    ({"jsonrpc": "2.0", "id": 7, "Result": {}, "ERROR": {"code": 1, "message": "m"}}, Malformed("neither result nor error", 7)),
     ({"jsonrpc": "2.0", "id": 7, "result": [1]}, Malformed("result is not an object", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": []}, Malformed("error is not an error object: []", 7)),
     ({"jsonrpc": "2.0", "id": 7, "error": None}, Malformed("neither result nor error", 7)),
@@ -161,11 +163,28 @@ INVALID: list[tuple[object, Malformed]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.fault("J10", "J11", "J12")
+@pytest.mark.fault("J10", "J11", "J12", "J15")
 def test_an_invalid_message_has_a_reason_and_its_id(subtests: pytest.Subtests) -> None:
     for body, malformed in INVALID:
         with subtests.test(body=body):
             assert read(body) == malformed
+
+
+MEMBERS: dict[bytes, object] = {
+    b'"Id":1,"ID":1,"id":2,"result":{}': Success(2, {}),
+    b'"id":1,"id":2,"result":{}': Success(2, {}),
+    rb'"id\u0000":1,"id":2,"result":{}': Success(2, {}),
+    rb'"id ":1,"id":2,"\u0130d":1,"result":{}': Success(2, {}),
+    b'"id":1,"result":{"a":1e999,"b":-1e999,"c":1e-999}': Success(1, {"a": math.inf, "b": -math.inf, "c": 0.0}),
+    b'"id":1,"result":{"a":%b}' % (b"9" * 4000): Success(1, {"a": 10**4000 - 1}),
+}
+
+
+@pytest.mark.fault("J14", "J15", "J16")
+def test_keys_are_exact_the_last_of_two_counts_and_numbers_are_those_of_python(subtests: pytest.Subtests) -> None:
+    for members, message in MEMBERS.items():
+        with subtests.test(members=members[:40]):
+            assert decode(b'{"jsonrpc":"2.0",%b}' % members) == (message,)
 
 
 SEQUENCES = (b"\x1b[?25h", b"\x1b[2K\r", b"\x1b]0;npm exec\x07", b"\x1b]2;a title\x1b\\\x1b[0;1m", b"\r\x1b[K ")

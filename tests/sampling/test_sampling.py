@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import threading
@@ -258,16 +259,18 @@ BROKEN: dict[str, tuple[Wire, str]] = {
     "unknown content": (wire(user({"type": "video"})), f"{UNREADABLE}messages.0.content.0: "),
     "unbalanced": (wire(assistant(use("1"))), "messages[0]: tool_use '1' has no tool_result in a message after it"),
     "doubled tool": (wire(tools=[ADD, ADD]), "tools[1]: tools[0] has the name 'add' already"),
-    "draft choice": (
-        wire(tool_choice={"mode": "required"}),
-        "toolChoice: a tool is required, and the request offers none",
-    ),
+    "draft choice": (wire(tool_choice={"mode": "required"}), "toolChoice: a tool is required, and the request offers none"),
+    "a call of the user": (wire(user(text(), use("1"))), f"{UNREADABLE}messages.0.content.1: it is a tool_use in a user message"),
+    "mixed results": (wire(assistant(use("1")), user(result("1"), text())), f"{UNREADABLE}messages.1.content: tool results are mixed"),
     "no tokens": (wire(maxTokens=0), "maxTokens: must be from 1 to 9007199254740991"),
+    "fewer tokens": (wire(maxTokens=-1), "maxTokens: must be from 1 to 9007199254740991"),
+    "too many tokens": (wire(maxTokens=10**300), "maxTokens: must be from 1 to 9007199254740991"),
     "count": (wire(*[user(text())] * 3), "this client's limit messages is 2, and the request has 3"),
     "size": (wire(user(text("12345678901"))), "this client's limit text is 10, and the request has 11"),
-}
+}  # fmt: skip
 
 
+@pytest.mark.fault("S02", "S03", "S04", "S05", "S06", "S14", "S15")
 async def test_a_broken_or_oversized_request_reaches_neither_approver_nor_model(subtests: pytest.Subtests) -> None:
     for case, (params, problem) in BROKEN.items():
         with subtests.test(case):
@@ -295,22 +298,37 @@ async def test_a_denied_request_does_not_reach_the_model() -> None:
 # What the model's side can do wrong
 
 
-async def test_a_handlers_exception_is_logged_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    mistake = RuntimeError("secret sk-123")
+MISTAKES = [
+    RuntimeError("secret sk-123"),
+    TimeoutError("secret sk-123"),
+    json.JSONDecodeError("secret sk-123", '{"a":', 5),
+    SystemExit("secret sk-123"),
+    BaseExceptionGroup("secret sk-123", [KeyError("secret sk-123")]),
+]
+
+
+@pytest.mark.fault("S08", "S16", "S17", "S18")
+async def test_a_handlers_exception_is_logged_and_not_sent(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    """Also one for malformed arguments of a tool."""
 
     async def model(request: SamplingRequest) -> CreateMessageResult:
         raise mistake
 
     evil = Sampling(with_tools=model, approve=always).session(server="evil\nserver", knows_tools=True)
-    refusal = await refused(evil, wire(user(text("private words"))))
+    for mistake in MISTAKES:
+        caplog.clear()
+        with subtests.test(type(mistake).__name__):
+            refusal = await refused(evil, wire(user(text("private words"))))
 
-    assert said(refusal) == (-32603, "this client's model failed")
-    assert refusal.__cause__ is mistake
-    [record] = caplog.records
-    assert (record.name, record.levelno) == ("mcp_host.handlers", logging.ERROR)
-    assert record.getMessage() == "sampling for evil\\nserver: this client's model failed"
-    assert record.exc_info is not None
-    assert record.exc_info[1] is mistake
+            assert said(refusal) == (-32603, "this client's model failed")
+            assert refusal.__cause__ is mistake
+            [record] = caplog.records
+            assert (record.name, record.levelno) == ("mcp_host.handlers", logging.ERROR)
+            assert record.getMessage() == "sampling for evil\\nserver: this client's model failed"
+            assert record.exc_info is not None
+            assert record.exc_info[1] is mistake
 
 
 @pytest.mark.fault("S17", "S18")

@@ -60,6 +60,7 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
     return [*chunks, data[start:]]
 
 
+@pytest.mark.fault("F02")
 @given(st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b""))), st.lists(st.integers(0, 9)))
 def test_lines_are_complete_for_any_chunking(lines: list[bytes], sizes: list[int]) -> None:
     buffer = LineBuffer(100)
@@ -149,6 +150,7 @@ def test_a_line_in_tiny_chunks_takes_no_more_memory_than_its_size() -> None:
     assert list(buffer.feed(b"\n")) == [b"".join(drops)]
 
 
+@pytest.mark.fault("F13")
 def test_unicode_line_separators_do_not_end_a_line() -> None:
     line = "\u2028\u2029\x85\x0b\r".encode()
 

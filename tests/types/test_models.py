@@ -170,7 +170,8 @@ def test_unknown_fields_are_kept_at_every_depth() -> None:
     assert result.model_extra == {"vendor": [1, {"a": 2}], "is_error": "kept, not read"}
 
 
-@pytest.mark.parametrize("block", [{"type": "hologram", "data": [1, None]}, {"type": "tool_use", "id": 5}])
+@pytest.mark.fault("J20")
+@pytest.mark.parametrize("block", [{"type": "hologram", "text": "", "data": [1, None]}, {"type": "tool_use", "id": 5}])
 def test_a_block_of_an_unknown_type_is_kept_whole(block: dict[str, object]) -> None:
     """Sampling's own block types are as unknown in a tool's result as any other."""
     result = CallToolResult.from_wire({"content": [{"type": "text", "text": "hi"}, block]})
@@ -228,6 +229,9 @@ MALFORMED: list[tuple[type[Model], object, str]] = [
     (InputRequiredResult, {"resultType": "input_required", "inputRequests": {"a": {"method": "roots/lost"}}}, "inputRequests.a: Input tag 'roots/lost'"),
     (CreateMessageRequestParams, {"messages": [], "max_tokens": 5}, "maxTokens: Field required"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5"}, "maxTokens: Input should be a valid integer"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 1.5}, "maxTokens: Input should be a valid integer"),
+    (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "toolChoice": {"mode": "maybe"}}, "toolChoice.mode: Input should be"),
+    (CreateMessageRequestParams, {"messages": [{"role": "user", "content": {"text": "a"}}], "maxTokens": 5}, "messages.0.content: Unable to extract tag"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": True}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": "5", "temperature": "0.5"}, "maxTokens: Input should be a valid integer"),
     (CreateMessageRequestParams, {"messages": [], "maxTokens": 5, "systemPrompt": 5, "metadata": 5}, "systemPrompt: Input should be a valid string"),
