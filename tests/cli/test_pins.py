@@ -109,21 +109,6 @@ def test_a_tool_that_has_changed_is_not_called_and_the_error_says_where_to_see_t
     )
 
 
-def test_a_tool_that_has_changed_is_blocked_although_the_file_cannot_be_written(
-    shop: Shop, file: Path, run: Run
-) -> None:
-    tools = ("tools", shop.url, "--pins", str(file))
-    assert run(*tools).code == 0
-    lock = Path(f"{file}.lock")
-    lock.unlink()
-    lock.mkdir()
-    shop.describe(POISON)
-
-    code, out, err = run(*tools)
-    assert (code, out, called(shop, file)) == (8, "No tools are offered.\n", 8)
-    assert f"warning: {shop.url}: the tool pins cannot be saved in {file}: " in err
-
-
 @pytest.fixture
 def config(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The options for a file with two servers, of which only `shop` changes it."""
@@ -212,11 +197,14 @@ def test_the_changes_of_a_file_are_a_document_for_programs(changed: Shop, file: 
 
 
 @pytest.mark.parametrize("tools", [["add"], []], ids=["a tool", "all"])
-def test_what_is_forgotten_is_a_document_too(tools: list[str], file: Path, run: Run) -> None:
+def test_what_is_forgotten_is_no_longer_pinned_and_is_a_document_too(tools: list[str], file: Path, run: Run) -> None:
     write(file, shop=waiting("add"))
 
-    done = run("pins", str(file), "forget", "shop", *tools, "--json")
+    assert run("pins", str(file), "forget", "shop", *tools) == (0, "Forgotten: what is listed next is trusted.\n", "")
+    assert "add" not in ToolPins(file=file).servers().get("shop", ())
 
+    write(file, shop=waiting("add"))
+    done = run("pins", str(file), "forget", "shop", *tools, "--json")
     assert (done.code, json.loads(done.out)) == (0, {"forgotten": {"server": "shop", "tools": ["add"]}})
 
 
@@ -331,16 +319,6 @@ def test_a_new_tool_that_waits_is_shown_as_new(file: Path, run: Run) -> None:
             "        +inputSchema: {}",
         ],
     )
-
-
-def test_forgotten_servers_and_tools_are_trusted_anew(changed: Shop, file: Path, capsys: Captured) -> None:
-    assert main(["pins", str(file), "forget", changed.url, "add"]) == 0
-    assert capsys.readouterr() == ("Forgotten: what is listed next is trusted.\n", "")
-    assert called(changed, file) == 0
-    assert "the tool 'add' is new: it is pinned as it is listed now" in capsys.readouterr().err
-
-    assert main(["pins", str(file), "forget", changed.url]) == 0
-    assert ToolPins(file=file).servers() == {}
 
 
 WRONG_WORDS: list[tuple[list[str], str]] = [

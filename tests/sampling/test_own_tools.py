@@ -122,12 +122,10 @@ RESULTS: dict[str, tuple[Any, object]] = {
     "a model": (gives(SdkResult(content=[text("from a model")], isError=False)), ("from a model", False)),
     "ours, of a plain function": (in_a_thread, ("from a thread", False)),
     "no result": (gives("no result"), ("the tool add failed", True)),
-    "malformed": (
-        gives({"content": 5}),
-        ("the tool add failed: its answer cannot be read; it may have run", True),
-    ),
+    "malformed": (gives({"content": 5}), ("the tool add failed: its answer cannot be read; it may have run", True)),
+    "cut": (gives({"content": [text("x" * 99)]}), (f"{'x' * 15}\n[69 of 99 bytes are left out here]\n{'x' * 15}", False)),
     "an exception": (gives(RuntimeError("the password is hunter2")), ("the tool add failed", True)),
-}
+}  # fmt: skip
 
 
 async def test_a_result_may_be_ours_the_wires_or_the_sdks_and_anything_else_is_an_error_for_the_model(
@@ -137,7 +135,9 @@ async def test_a_result_may_be_ours_the_wires_or_the_sdks_and_anything_else_is_a
         with subtests.test(case):
             model = ScriptedModel(ToolCall("add"), results)
 
-            answer = await sampling(model).callback(server="s", call_tool=call_tool)(OFFERED)
+            answer = await sampling(model).callback(
+                server="s", call_tool=call_tool, own_tools=OwnTools(max_result_bytes=66)
+            )(OFFERED)
 
             assert content(answer) == text(str([result]))
 
