@@ -140,9 +140,12 @@ GOT = {
     ),
 }
 
-SHOP = ["count", "double", "fail", "find", "forbidden", "greet", "hang", "refuse", "show"]
-OTHERS = ["spare__lend", "doomed__crash"]
+NAMES = ["count", "double", "fail", "find", "forbidden", "greet", "hang", "refuse", "show"]
+SHOP = [f"shop__{name}" for name in NAMES]
+DOOMED = ["doomed__crash", "doomed__haunt"]
+BOO = answered("Boo!", "Boo!")
 ASKED = ["greet", "greet", "count", "double", "find", "show", "fail", "refuse", "forbidden"]
+CALLED = [*(f"shop__{name}" for name in ASKED), "spare__lend", "doomed__crash"]
 
 MORE: dict[str, dict[str, object]] = {
     "pydantic_ai": {"own approval": [["shop__greet"], '{"shop__greet":"Hello, a!"}', ["shop__greet"]]},
@@ -159,8 +162,8 @@ MORE: dict[str, dict[str, object]] = {
 def test_an_agent_of_another_framework_calls_the_tools_of_a_group(
     framework: str, mark: str, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    """The group approves for the caller. A server that is gone is a text at once, and is left out of the next turn. A run that
-    is cancelled cancels its call at the server.
+    """The group approves for the caller. A server that is gone is a text at once, is left out of the next turns, and is in those
+    after it is back. A run that is cancelled cancels its call at the server.
     """
     environment = lent_coverage(tmp_path)
     ended = subprocess.run(
@@ -173,8 +176,10 @@ def test_an_agent_of_another_framework_calls_the_tools_of_a_group(
         with subtests.test(case):
             assert report.pop(case) == expected[framework]
     assert report == {
-        "offered": [*(f"shop__{name}" for name in SHOP), *OTHERS],
+        "offered": [*SHOP, "spare__lend", *DOOMED],
         "no longer offered": ["spare__lend"],
-        "asked": [[name.partition("__")[0], name, "alice"] for name in [*(f"shop__{name}" for name in ASKED), *OTHERS]],
+        "asked": [[name.partition("__")[0], name, "alice"] for name in CALLED],
+        "while a server is dead": [SHOP, SHOP, GOT["a text"][framework]],
+        "when it is back": [[*SHOP, *DOOMED], [*SHOP, *DOOMED], BOO[framework]],
         **MORE[framework],
     }

@@ -12,6 +12,10 @@ import json
 import logging
 import sys
 from base64 import b64decode
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from anyio import Path as AsyncPath
 
 from mcp_host import Allow, ClientGroup, Deny
 from mcp_host.testing import Context, Server, ToolError
@@ -29,13 +33,21 @@ from mcp_host.types import (
 FRAMEWORK, MARK = sys.argv[1:]
 IN_TIME = 100.0  # seconds for all runs, which take two on an idle machine
 PNG = "iVBORw0KGgo="
-CRASHING = """
-import os
+DOOMED = """
+import os, sys
+from pathlib import Path
 from mcp_host.testing import Server
+grave = Path(sys.argv[1])
+if grave.exists():
+    sys.exit("still dead")
 server = Server("doomed")
 @server.tool
 async def crash() -> str:
+    grave.touch()
     os._exit(3)
+@server.tool
+async def haunt() -> str:
+    return "Boo!"
 server.run_stdio()
 """
 
@@ -332,7 +344,14 @@ def plain(value):
     return {"media_type": value.media_type, "data": plain(value.data)}
 
 
-async def main():
+async def until(state, group, changed):
+    """Wait until the server that is doomed is in this *state*."""
+    while group.status()["doomed"].state != state:
+        changed.clear()
+        await changed.wait()
+
+
+async def main(folder):
     logging.disable()  # stderr is for what went wrong in here
     report = {}
 
@@ -342,13 +361,20 @@ async def main():
             await group.disable("spare")
         return Deny("not today") if call.name == "shop__forbidden" else Allow()
 
+    changed = asyncio.Event()
+
+    async def on_status(status):
+        changed.set()
+
+    grave = Path(folder, "grave")
     servers = {
         "shop": shop,
         "spare": spare,
-        "doomed": [sys.executable, "-c", CRASHING, MARK],
+        "doomed": [sys.executable, "-c", DOOMED, str(grave), MARK],
         "down": ["no-such-program"],
     }
-    async with asyncio.timeout(IN_TIME) as bound, ClientGroup(servers, approve=approve, wait="all") as group:
+    opening = ClientGroup(servers, approve=approve, on_status=on_status, wait="all")
+    async with asyncio.timeout(IN_TIME) as bound, opening as group:
         run = globals()[FRAMEWORK](group, "alice")  # it imports the framework, which is not in time
         bound.reschedule(asyncio.get_running_loop().time() + IN_TIME)
         for case, (name, arguments) in CASES.items():
@@ -361,6 +387,13 @@ async def main():
             elif case == "a server that goes away before the call":
                 report["no longer offered"] = [name for name in turns[0] if name not in turns[1]]
         report["asked"] = asked.copy()
+        await until("down", group, changed)
+        turns, got = await run("shop__greet", {"name": "Alan"})
+        report["while a server is dead"] = [*map(list, turns), plain(got)]
+        await AsyncPath(grave).unlink()
+        await until("ready", group, changed)
+        turns, got = await run("doomed__haunt", {})
+        report["when it is back"] = [*map(list, turns), plain(got)]
         asked.clear()
         if (own_approval := globals().get(f"{FRAMEWORK}_approval")) is not None:
             report["own approval"] = [*await own_approval(group), [name for _, name, _ in asked]]
@@ -376,4 +409,5 @@ async def main():
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with TemporaryDirectory() as folder:
+        asyncio.run(main(folder))
