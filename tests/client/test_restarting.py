@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from mcp_host.cli import main
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
-from mcp_host.transports.base import Transport
+from mcp_host.transports.base import Channel, Transport
 from tests.client.support import connected, ended_by_closing
 from tests.clock import advance
 from tests.extent import on_both
@@ -212,30 +212,38 @@ def test_the_command_names_no_argument_of_the_library(capsys: pytest.CaptureFixt
 
 
 @on_both
-async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    lingering = f"""
-    discovered()
-    reply(read(), text(str(start)))
-    os.close(1)
-    open({str(fifo)!r}).readline()
-    """
-    client = Client(counted(tmp_path / "starts", lingering))
+async def test_a_client_that_is_closed_while_its_dead_server_is_let_go_stays_closed() -> None:
+    let_go = anyio.Event()
+    opened = 0
+
+    class Lingering(ScriptedPeer):
+        restart = True
+
+        @asynccontextmanager
+        async def open(self, limits: Limits) -> AsyncIterator[Channel]:
+            nonlocal opened
+            opened += 1
+            try:
+                async with super().open(limits) as channel:
+                    yield channel
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await let_go.wait()
 
     async def call() -> None:
-        with suppress(ConnectionClosed):
+        with pytest.raises(ConnectionClosed, match=r"^the client was closed$"):
             await client.call_tool("x")
 
-    with open(fifo, "r+b", buffering=0) as gate, anyio.fail_after(25):  # noqa: ASYNC230  # opened for both, it waits for nothing
+    client = Client(Lingering(failing))
+    with anyio.fail_after(25):
         await client.connect()
-        await client.call_tool("x")
+        with pytest.raises(ConnectionClosed, match="boom"):
+            await client.call_tool("x")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(client.aclose)
-            await anyio.wait_all_tasks_blocked()
-            gate.write(b"\n")
+            for task in (call, client.aclose):  # the call opens another connection, as soon as this one is closed
+                tasks.start_soon(task)
+                await anyio.wait_all_tasks_blocked()
+            let_go.set()
 
     assert not client.connected
-    assert (tmp_path / "starts").read_text() == "x"
+    assert opened == 1
