@@ -17,6 +17,7 @@ from mcp_host.auth.login.loopback import LoopbackListener, LoopbackUri
 from mcp_host.auth.login.ways import Login, Redirection, by_function, in_browser, paste
 from mcp_host.terminal import device
 from tests.auth.world import SOON, new_browser, soon
+from tests.clock import advance
 from tests.extent import on_both
 from tests.terminal.screens import Screen
 
@@ -175,13 +176,18 @@ async def open_elsewhere(url: str) -> bool:
     return True
 
 
+@pytest.mark.adjustable_clock
 async def test_a_login_that_takes_too_long_fails_and_says_what_to_do(screen: Screen) -> None:
-    async with in_browser(open=open_elsewhere, timeout=0.01).open(None) as redirection:
-        with fail_after(SOON), pytest.raises(LoginFailed) as failed:
+    async def open_for_too_long(url: str) -> bool:
+        advance(60)
+        return True
+
+    async with in_browser(open=open_for_too_long, timeout=60).open(None) as redirection:
+        with fail_after(60 + SOON), pytest.raises(LoginFailed) as failed:
             await redirection.authorize(URL, STATE, server=SERVER)
 
     assert str(failed.value) == (
-        "nothing came back from the login at login.example within 0.01 seconds: try again. "
+        "nothing came back from the login at login.example within 60 seconds: try again. "
         "If the browser is on another machine, pass `login=paste()`"
     )
     assert is_closed(redirection.redirect_uri)

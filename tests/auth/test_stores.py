@@ -460,7 +460,7 @@ async def test_a_cancelled_waiter_leaves_nothing_locked_and_nothing_written(tmp_
         pass
 
 
-@pytest.mark.parametrize("wait", [0, 0.02])
+@pytest.mark.parametrize("wait", [0, 0.02])  # seconds, real ones: a thread waits, for as long on any machine
 async def test_a_lock_that_is_not_released_is_an_error(tmp_path: Path, wait: float) -> None:
     file = tmp_path / "tokens.json"
     with file_lock(f"{file}.lock"), pytest.raises(TokensError) as caught:

@@ -44,30 +44,34 @@ while True:
 @pytest.mark.adjustable_clock
 @fault("F16")
 async def test_calls_to_a_server_that_reads_nothing_time_out_and_unsent_ones_are_withdrawn() -> None:
-    async def begun() -> None:
+    async def call(name: str) -> None:
         with pytest.raises(RequestTimeout):
-            await client.call_tool("begun", {"t": LARGE}, timeout=30)
+            await client.call_tool(name, {"t": LARGE}, timeout=10)
 
     async with client_of(DAM) as client:
         pid = int(await says(client))
-        async with create_task_group() as tasks:
-            tasks.start_soon(begun)
-            await wait_all_tasks_blocked()
-            advance(30)
-        for _ in range(3):
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("withdrawn", {"t": LARGE}, timeout=0.02)
+        for name in ("begun", *["withdrawn"] * 3):
+            async with create_task_group() as tasks:
+                tasks.start_soon(call, name)
+                await wait_all_tasks_blocked()
+                advance(10)
         os.kill(pid, signal.SIGUSR1)
         assert (await client.call_tool("last")).text == "begun last"
 
 
+@pytest.mark.adjustable_clock
 @fault("F16")
 async def test_a_server_that_reads_nothing_for_too_long_is_killed() -> None:
-    limits = Limits(stall_timeout=0.2, close_timeout=0.6)
-
-    async with client_of("time.sleep(60)", limits=limits) as client:
-        with fail_after(SOON), pytest.raises(ConnectionClosed, match=r"has read none of its input for 0\.2 s"):
+    async def call() -> None:
+        with pytest.raises(ConnectionClosed, match=r"has read none of its input for 60 s"):
             await says(client, t=LARGE)
+
+    async with client_of("reply(read(), text('ready')); time.sleep(600)") as client:
+        assert await says(client) == "ready"
+        async with create_task_group() as tasks:
+            tasks.start_soon(call)
+            await wait_all_tasks_blocked()
+            advance(60)
         with pytest.raises(ConnectionClosed):
             await says(client)
 
@@ -241,10 +245,30 @@ async def test_callbacks_and_handlers_that_never_return_delay_neither_calls_nor_
 # A slow start
 
 
+@pytest.mark.adjustable_clock
 @fault("F22")
 async def test_the_time_that_a_server_takes_to_start_does_not_count_for_a_call() -> None:
-    limits = Limits(idle_timeout=0.2, timeout=0.2, close_timeout=0.3)
+    body = """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    print(os.getpid(), file=sys.stderr, flush=True)
+    signal.sigwait({signal.SIGUSR1})
+    shake_hands()
+    time.sleep(60)
+    """
 
-    async with client_of("time.sleep(0.5); shake_hands()\ntime.sleep(60)", hands=False, limits=limits) as client:
+    def start(pid: str) -> None:
+        advance(60)
+        os.kill(int(pid), signal.SIGUSR1)
+
+    async def call() -> None:
         with pytest.raises(RequestTimeout):
             await says(client)
+
+    limits = Limits(connect_timeout=600, idle_timeout=40, timeout=40, close_timeout=0.3)
+    async with (
+        client_of(body, hands=False, on_stderr=start, limits=limits) as client,
+        create_task_group() as tasks,
+    ):
+        tasks.start_soon(call)
+        await wait_all_tasks_blocked()
+        advance(40)

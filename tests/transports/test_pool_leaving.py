@@ -32,12 +32,15 @@ LONG = b"x" * 50_000_000
 
 
 @ours("it leaves the generator of a body to the garbage collector")
+@pytest.mark.adjustable_clock
 async def test_a_server_that_reads_nothing_is_a_write_timeout(kind: Kind) -> None:
     async def script(wire: Wire) -> None:
         await wire.hear_until(b"\r\n\r\n")
+        await anyio.wait_all_tasks_blocked()
+        advance(30)
         await anyio.sleep_forever()
 
-    async with serving(script) as peer, kind.client(timeout=httpx.Timeout(None, write=0.05)) as client:
+    async with serving(script) as peer, kind.client(timeout=httpx.Timeout(None, write=30)) as client:
         with pytest.raises(httpx.WriteTimeout):
             await client.post(peer.url, content=LONG)
 

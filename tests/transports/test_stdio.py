@@ -21,6 +21,7 @@ from mcp_host.protocol.jsonrpc import Notification
 from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import Stderr
 from mcp_host.transports.stdio import StdioChannel
+from tests.clock import advance
 from tests.transports.children import python, running
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
@@ -127,18 +128,19 @@ async def test_a_server_can_write_much_while_shutting_down_after_a_cancellation(
     assert (tmp_path / "has shut down").exists()
 
 
+@pytest.mark.adjustable_clock
 async def test_a_call_that_was_never_written_says_that_it_has_not_run() -> None:
     """The server reads nothing: one call is written in part, one is queued behind it, and one waits for room in the queue."""
     may_have_run: dict[str, bool] = {}
 
-    async def call(name: str, size: int, timeout: float = 60) -> None:
+    async def call(name: str, size: int, timeout: float = 600) -> None:
         try:
             await client.call_tool(name, {"x": "x" * size}, timeout=timeout)
         except (RequestTimeout, ConnectionClosed) as exc:
             may_have_run[name] = exc.may_have_run
 
     limits = Limits(max_outbox=2_000_000, close_timeout=0.6)
-    with anyio.fail_after(25):
+    with anyio.fail_after(60):
         async with (
             Client(Stdio(python("time.sleep(60)")), limits=limits) as client,
             anyio.create_task_group() as tasks,
@@ -146,7 +148,10 @@ async def test_a_call_that_was_never_written_says_that_it_has_not_run() -> None:
             for name, size in (("is begun", 1_500_000), ("is in line", 500_000)):
                 tasks.start_soon(call, name, size)
                 await anyio.wait_all_tasks_blocked()
-            await call("waits for room", 2_000_000, timeout=0.05)
+            async with anyio.create_task_group() as late:
+                late.start_soon(call, "waits for room", 2_000_000, 30)
+                await anyio.wait_all_tasks_blocked()
+                advance(30)
             await client.aclose()
 
     assert may_have_run == {"is begun": True, "is in line": False, "waits for room": False}

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from anyio import Event, fail_after, sleep, sleep_forever
+from anyio import Event, fail_after, from_thread, sleep, sleep_forever
 
 from mcp_host import (
     Allow,
@@ -57,6 +57,7 @@ from mcp_host.types import (
     ToolResultContent,
     UserMessage,
 )
+from tests.clock import advance
 from tests.extent import on_both
 from tests.sampling.asking import Approver, Wire, text
 from tests.terminal.screens import Screen
@@ -202,18 +203,20 @@ async def test_a_plain_function_runs_in_a_thread_and_an_async_one_in_the_event_l
 
 
 @on_both
+@pytest.mark.adjustable_clock
 async def test_a_plain_function_that_hangs_is_late_and_left_behind() -> None:
     release = threading.Event()
 
     def hang() -> None:
+        from_thread.run_sync(advance, 30)
         release.wait(60)
 
     try:
-        done = await loop(ScriptedModel(ToolCall("hang"), "done"), hang, tool_timeout=0.01)
+        done = await loop(ScriptedModel(ToolCall("hang"), "done"), hang, tool_timeout=30)
     finally:
         release.set()
 
-    assert (done.ended, texts(done)) == ("answered", ["error: 'hang' did not finish within 0.01 seconds"])
+    assert (done.ended, texts(done)) == ("answered", ["error: 'hang' did not finish within 30 seconds"])
 
 
 # The arguments of the loop
