@@ -20,7 +20,7 @@ from mcp_host.types import Prompt, Resource, ResourceTemplate, Tool
 from tests.client.support import HANDSHAKE, Era, Recorder, connected, open_listening
 from tests.client.test_session_lost import Forgetful, session_with
 from tests.extent import on_both
-from tests.testing.test_with_client import ConnectBy, connect_by, versions
+from tests.testing.connecting import ConnectBy, connect_by, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
 

@@ -16,7 +16,7 @@ from mcp_host.types import ProgressNotificationParams
 from tests.client.sites import Site
 from tests.client.support import EMPTY, QUESTION, STATELESS, Era, answering, connected, sampling
 from tests.extent import on_both
-from tests.testing.test_with_client import MODERN, ConnectBy, connect_by, over_http_in_json, versions
+from tests.testing.connecting import MODERN, ConnectBy, connect_by, over_http_in_json, versions
 
 __all__ = ["connect_by", "versions"]  # fixtures
 

@@ -194,27 +194,6 @@ async def reply(wire: Wire, request: dict[str, Any], result: object) -> None:
     await wire.reply(200, dict(JSON), response(request, result).content)
 
 
-@on_both
-@pytest.mark.adjustable_clock
-async def test_a_server_that_leaves_the_probe_hanging_is_shaken_hands_with() -> None:
-    async def script(wire: Wire) -> None:
-        while True:
-            heard = await wire.hear()
-            if heard.method != "POST":
-                await wire.reply(405)
-            elif heard.rpc["method"] == "server/discover":
-                advance(2)  # the silence after which a handshake is begun
-                await wire.hung_up()
-                return
-            elif "id" in heard.rpc:
-                await reply(wire, heard.rpc, INITIALIZED)
-            else:
-                await wire.reply(202)
-
-    async with serving(script) as peer, connected(StreamableHttp(peer.url)) as client:
-        assert client.protocol_version == "2025-11-25"
-
-
 async def serve_fresh(wire: Wire) -> None:
     """Serve a stateless server whose word about itself is good for a minute."""
     while True:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host.errors import ConnectFailed, ConnectionClosed, ProtocolError
+from mcp_host.errors import ConnectFailed, ConnectionClosed
 from tests.clock import advance
 from tests.transports.http_contract import Kind, both, by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
@@ -94,14 +94,6 @@ async def test_a_complete_reply_counts_although_the_connection_breaks_after_it()
     script = saying_once(head(200, {**EVENTS, **LENGTH}) + b"data: " + DONE_JSON)
     async with serving(script) as peer, opened(peer.url) as channel:
         assert await ask(channel) == [DONE]
-
-
-@pytest.mark.fault("H22")
-async def test_an_encoding_that_was_not_requested_is_a_protocol_error() -> None:
-    script = saying(response(200, {**JSON, "content-encoding": "br"}, b"..."))
-    async with serving(script) as peer, opened(peer.url) as channel:
-        with pytest.raises(ProtocolError, match="Content-Encoding br"):
-            await ask(channel)
 
 
 @pytest.mark.fault("H01")

@@ -343,6 +343,7 @@ async def test_no_other_redirect_is_followed_even_if_the_client_would(
 NONSENSE = (
     "http://server.test:x/",
     "http://:x/",
+    "/\tx",
     "javascript:alert(1)",
     "data:application/json,{}",
     "x" * 65_530,
