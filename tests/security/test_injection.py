@@ -8,6 +8,7 @@ import pytest
 from anyio import fail_after
 
 from mcp_host import Client, StreamableHttp
+from mcp_host.errors import ConnectionClosed
 from tests.faults.http_server import SOON, connected, mcp, says, subjects, tides
 from tests.transports.http_contract import by_httpx  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import serving
@@ -73,3 +74,15 @@ async def test_a_redirect_cannot_inject_a_header_or_a_request() -> None:
 
     assert paths == [*PATHS.values()]
     assert subjects(peer).count("call") == 1 + 2 * len(PATHS)
+
+
+async def test_a_redirect_to_an_invalid_url_fails_only_its_call() -> None:
+    async with connected(mcp(call=in_turn(says(b"", 307, location="/\tx"), says()))) as (client, peer):
+        with (
+            fail_after(SOON),
+            pytest.raises(ConnectionClosed, match=r"Invalid URL in location header: .* non-printable"),
+        ):
+            await client.call_tool("tides")
+        await tides(client)
+
+    assert subjects(peer).count("call") == 2
