@@ -228,7 +228,13 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the user's own file they are started without consent, so all that is given to them is shown; no word that decides what runs, nor a host, for a secret."""
-    given = {"NODE_OPTIONS": "-r ./b\n", "PATH": "${PATH}", "MODE": "-p ./c", "KEY": "sk-1234567890"}
+    given = {
+        "NODE_OPTIONS": "-r ./b\n",
+        "PATH": "${PATH}",
+        "MODE": "-p ./c",
+        "KEY": "sk-1234567890",
+        "A_URL": "https://sk-evil1234.example",
+    }
     entry = {"command": "./a", "args": ["a\x1b", "token=1;./b"], "env": given, "envFile": ".env", "cwd": "sub"}
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Password": "s3cret", "X-Forward-To": "https://evil.example"}
     remote = {"type": "http", "url": "https://sk-internal.evil.example/mcp", "headers": headers}
@@ -248,6 +254,7 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
         "    env.PATH: ${PATH}",
         "    env.MODE: -p ./c",
         "    env.KEY: ***",
+        "    env.A_URL: https://sk-evil1234.example",
         "    env_file: .env",
         "    cwd: sub",
         "    env.PATH: the variable PATH",

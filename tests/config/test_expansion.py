@@ -19,6 +19,7 @@ from mcp_host.config.deciding import decides
 from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.values import Source
 from mcp_host.errors import ConfigError
+from mcp_host.secret import HIDDEN
 from tests.config.described import written
 from tests.extent import on_both, saturated
 
@@ -271,6 +272,39 @@ def test_what_a_variable_has_without_an_answer_is_shown_where_it_decides(tmp_pat
         entry(tmp_path, url="https://${input:x@good.example/}.example/").preview({})
 
 
+SENT_TO = [
+    ("OPENAI_BASE_URL", "https://sk-evil1234.example/v1", "https://sk-evil1234.example/v1", f"https://sk-evil1234.example{HIDDEN}"),
+    ("GITHUB_HOST", "hf_evil1234.example", "hf_evil1234.example", "hf_evil1234.example"),
+    ("API_URLS", "a,https:/hf_evil1234.example", "a,https:/hf_evil1234.example", "a,https:/hf_evil1234.example"),
+    ("PGHOST1", "u:pw@evil.example:1/db?token=t0k3n", "***@evil.example:1/db?token=***", f"***@evil.example:1{HIDDEN}"),
+    ("X", r'{"token":"t","b":"wss:\eyJevil1234"}', r'{"token":"t","b":"wss:\eyJevil1234"}', rf"{HIDDEN}wss:\eyJevil1234{HIDDEN}"),
+    ("API_KEY", "sk-1234567890", "***", HIDDEN),
+    ("KEY", "sk-1234567890", "***", HIDDEN),
+]  # fmt: skip  # one variable on each line
+
+
+def test_where_a_server_sends_what_it_gets_is_shown_although_it_looks_like_a_secret(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """A secret of the user in another variable goes there."""
+    for name, value, shown, shown_of_file in SENT_TO:
+        with subtests.test(name):
+            written(tmp_path, "x", value)
+            written(tmp_path, "x.env", f"{name}={value}")
+            by_literal = entry(tmp_path, command="a", env={name: value})
+            by_file = entry(tmp_path, command="a", env={name: "${file:x}"})
+            by_env_file = entry(tmp_path, command="a", envFile="x.env")
+
+            previews = [each.preview({}) for each in (by_literal, by_file, by_env_file)]
+
+            values = [shown, shown_of_file, shown_of_file]
+            assert [each.variables for each in previews] == [{name: text} for text in values]
+            assert {each.deciding for each in previews} == {() if name.endswith("KEY") else (name,)}
+            assert entry(tmp_path, url="https://a.example", headers={name: value}).preview({}).variables == {
+                name: shown
+            }
+
+
 def test_the_whole_path_of_a_file_is_told(tmp_path: Path) -> None:
     path = "./" * 300 + "key"
     assert entry(tmp_path, command="a", args=[f"${{file:{path}}}"]).variables == (f"args[0]: the file {path}",)
@@ -477,6 +511,7 @@ def test_variables_that_decide_what_is_run_are_known_by_name_and_secrets_are_non
         *("GNUPGHOME", "GIO_EXTRA_MODULES", "GTK3_MODULES", "KRB5_CONFIG", "DBUS_SESSION_BUS_ADDRESS", "ODBCSYSINI"),
         *("AWS_SHARED_CREDENTIALS_FILE", "AZURE_EXTENSION_DIR", "GH_CONFIG_DIR", "FLUTTER_ROOT", "MVNW_REPOURL"),
         *("HEX_MIRROR", "MANPAGER", "PROGRAMW6432", "COMMONPROGRAMFILES", "SETUPTOOLS_USE_DISTUTILS", "PY_PYTHON3"),
+        *("CHROME_BIN", "PUPPETEER_EXECUTABLE", "FZF_DEFAULT_COMMAND"),
         *("SBT_OPTS", "N_PREFIX", "X_REGISTRY", "GUILE_LOAD_PATH", "OPAMROOT", "HOSTALIASES", "COMPlus_X"),
     )
     others = (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mcp_host.config.deciding import shown_value
 from mcp_host.config.secret_words import without_secrets
+from mcp_host.secret import HIDDEN
 from tests.faults.measure import grows_linearly
 
 COMMAND_LINES = {
@@ -30,6 +32,8 @@ def test_secrets_are_looked_for_in_linear_time(subtests: pytest.Subtests) -> Non
 
         def look(size: int, repeated: str = repeated) -> None:
             without_secrets(repeated * size)
+            shown_value(f"{repeated}URL", repeated * size, repeated * size)
+            shown_value("A", HIDDEN, repeated * size)
 
         with subtests.test(repeated):
             assert grows_linearly(look, 2_000)

@@ -74,7 +74,7 @@ async def test_the_person_sees_the_file_the_command_and_what_else_decides_what_r
         "  | TOKEN=**********",
         "the file that more variables are from",
         "  | /projects/shop/.env",
-        "variables that can decide what is run",
+        "variables that can decide what is run, or where it sends what it gets",
         "  | PATH=/opt/bin",
         "the folder that it is started in",
         "  | /projects/shop",
@@ -166,7 +166,7 @@ async def test_the_host_is_not_repeated_and_nothing_moves_the_command_out_of_sig
     assert await decision(screen, "n\n", asked=asked) == REFUSED
     assert screen.rows[-7:-5] == ["the command that is run on this machine", "  | uvx shop '**********'"]
 
-    rows = screen.rows[screen.rows.index("variables that can decide what is run") :]
+    rows = screen.rows[screen.rows.index("variables that can decide what is run, or where it sends what it gets") :]
     assert rows[5:14] == [
         "  | GIT_1=" + "x" * 70,
         "  |     " + "x" * 72,

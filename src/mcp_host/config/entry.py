@@ -13,11 +13,10 @@ from json import dumps
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from mcp_host.config.deciding import decides
+from mcp_host.config.deciding import decides, names_host, shown_value
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.fields import bounded
 from mcp_host.config.formats.dotenv import parse_env_file
-from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Source, StdioServer, ToolFilter, Value
 from mcp_host.config.variables import Expansion, NotSet, Values
 from mcp_host.errors import ConfigError, escaped
@@ -69,7 +68,8 @@ class ServerPreview:
     *shown* is as for `ExpandedServer`, with ``${input:id}`` in the place of inputs. *cwd* is the folder that it is started in (None: that of
     this process), and *env_file* the path of the file with more variables. *variables* are those of the environment, or the headers,
     that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
-    what is run, such as PATH: what the files say of these is shown. *host* is the one that is connected to, in ASCII, as far as the
+    what is run, such as PATH, or where it sends what it gets, such as OPENAI_BASE_URL: what the files say of the one, and of the
+    hosts in the other, is shown. *host* is the one that is connected to, in ASCII, as far as the
     files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``.
     `expand` makes of it what was shown. *digest* is of all this, of the inputs, and of what the files say in the place of what is hidden, also of the login; values that the
     environment gives to variables or headers may change.
@@ -233,7 +233,7 @@ class _Expander:
             settings = [] if login is None else [getattr(login, each.name) for each in fields(login)]
             return ServerPreview(
                 shown=_shown(shown),
-                variables=_in_order(_shown_values(shown.headers)),
+                variables=_in_order(_told(_secrets(shown.headers), _secrets(settled.headers))),
                 digest=digest([_identity(real), _of_files(_secrets(settled.headers), {}), settings, given]),
                 host=_host(settled),
                 links=self._links(),
@@ -243,12 +243,14 @@ class _Expander:
         assert isinstance(settled, StdioServer), "it is of the same kind"
         more = self._env_file(real.env_file)
         env = _secrets(settled.env)
-        deciding = {name: value for name, value in {**more, **env}.items() if decides(name)}
-        variables = _in_order({**dict.fromkeys(more, HIDDEN), **_shown_values(shown.env), **deciding})
+        given_values = {**more, **env}
+        told = _told({**dict.fromkeys(more, HIDDEN), **_secrets(shown.env)}, given_values)
+        told |= {name: value for name, value in given_values.items() if decides(name)}
+        deciding = {name: value for name, value in given_values.items() if decides(name) or names_host(name, value)}
         env_file = None if shown.env_file is None else os.fspath(self._values.folder / shown.env_file)
         return ServerPreview(
             shown=_shown(shown),
-            variables=variables,
+            variables=_in_order(told),
             digest=digest([_identity(real), real.cwd, real.env_file, _of_files(env, more), given]),
             cwd=None if shown.cwd is None else escaped(shown.cwd),
             env_file=None if env_file is None else escaped(env_file),
@@ -401,12 +403,9 @@ def _host(server: HttpServer) -> str | None:
         return None
 
 
-def _shown_values(values: Mapping[str, Value]) -> dict[str, str]:
-    """What a person is told of *values*, in which variables are hidden: what the file itself has may be a secret too."""
-    return {
-        name: value if value == HIDDEN else without_secrets(f"{name}={value}").removeprefix(f"{name}=")
-        for name, value in _secrets(values).items()
-    }
+def _told(shown: Mapping[str, str], settled: Mapping[str, str]) -> dict[str, str]:
+    """What a person is told of these values: what the file itself has may be a secret too."""
+    return {name: shown_value(name, value, settled[name]) for name, value in shown.items()}
 
 
 def _in_order(values: Mapping[str, str]) -> dict[str, str]:

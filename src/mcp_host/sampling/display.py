@@ -368,7 +368,7 @@ class _ServerPage(_Page):
         yield from self.several(f"{given} that the file gives it", values.values())
         if proposed.env_file is not None:
             yield from self.part("the file that more variables are from", proposed.env_file)
-        yield from self.several("variables that can decide what is run", deciding)
+        yield from self.several("variables that can decide what is run, or where it sends what it gets", deciding)
         if proposed.cwd is not None:
             yield from self.part("the folder that it is started in", proposed.cwd)
 

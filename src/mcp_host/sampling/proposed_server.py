@@ -17,7 +17,8 @@ class ProposedServer:
     the file has it, and *expanded* what it becomes, with ``**********`` for what may be secret, and ``${input:id}`` for what is asked for
     later. *cwd* is the folder that it is started in (None: that of this process), and *env_file* the path of the file with more variables.
     *variables* are those of the environment (or the headers) that the files give it, with what may be shown of their values, and
-    *deciding* the names of those that can decide what is run, such as PATH and NODE_OPTIONS: show their values. *host* is the one that is
+    *deciding* the names of those that can decide what is run, such as PATH and NODE_OPTIONS, or where it sends what it gets, such as
+    OPENAI_BASE_URL: show their values. *host* is the one that is
     connected to, in ASCII, which readers of the URL may not find: ``evil.example`` for ``https://good.example@evil.example``.
     *expansions* say which values of yours it gets, and where: ``headers.X-Key: the variable TOKEN``, ``args[0]: the input key``; and where
     links lead: ``env_file: .env leads to /home/u/.env``. *settings* are the rest of its entry, such as ``timeout: 5.0 seconds``.

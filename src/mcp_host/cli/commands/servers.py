@@ -18,7 +18,7 @@ from mcp_host.cli.commands import OWN_JSON, Command
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.options import HEADER, NAME, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
-from mcp_host.config.deciding import decides
+from mcp_host.config.deciding import decides, shown_value
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.secret_words import without_secrets
 from mcp_host.config.values import Value
@@ -223,8 +223,8 @@ def _told(entry: config.ServerEntry) -> tuple[str, Sequence[str]]:
     def tell(field: str, value: Value) -> None:
         kind, _, name = field.partition(".")
         if isinstance(value, Secret) and kind in ("env", "headers", "oauth", "env_file", "cwd"):
-            line = f"{field}: {value}"
-            told.append(escaped(without_secrets(line) if name and not decides(name) else line))
+            shown = shown_value(name, value, value) if name and not decides(name) else value
+            told.append(escaped(f"{field}: {shown}"))
 
     assert entry.transport is not None, "it has been copied"
     entry.transport.map(tell)
