@@ -8,7 +8,7 @@ import logging
 import math
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from threading import get_ident
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ from mcp_host.sampling import CallModel, Handler, SamplingRequest, always, run_t
 from mcp_host.sampling.repeated import RepeatedTools
 from mcp_host.server_requests import ProgressReporter
 from mcp_host.testing import Context, Server
-from mcp_host.types import CreateMessageResult, ImageContent, TextContent, ToolUseContent
+from mcp_host.types import AssistantContentBlock, CreateMessageResult, ImageContent, TextContent, ToolUseContent
 from tests.extent import on_both
 from tests.providers.exchange.test_failures import SECRET, of_anthropic
 from tests.providers.prompts import deep_schema, names_of
@@ -200,17 +200,22 @@ def test_arguments_that_cannot_be_read_are_an_error_that_says_why_and_has_the_an
         with subtests.test(arguments=ascii(arguments)):
             calls = [Call("c1", "add", {"a": 1}), Call("c1", "add", arguments)]
             with pytest.raises(UnusableCalls) as caught:
-                answer_of(Reply(["So:", *calls], "m", "toolUse", {"turn": 1}), prompt(), keep=never_kept)
+                answer_of(Reply(["So:", *calls], "m", "toolUse", {"turn": 1}), prompt(), keep=not_to_be_restored)
 
             assert str(caught.value) == f"the model called 'add' with arguments that are {problem}"
             [good, bad] = caught.value.answer.tool_uses
             assert (good.input, bad.input, caught.value.answer.text) == ({"a": 1}, {}, "So:")
             assert caught.value.problems == {bad.id: f"The arguments are {problem}"}
-            assert good.id != bad.id
+            assert (good.id, bad.id) == ("c1", "c2")
 
 
-def never_kept(turn: object, content: object) -> Any:
-    raise AssertionError("the turn has calls that cannot be read")
+def not_to_be_restored(turn: object, content: Sequence[AssistantContentBlock]) -> list[AssistantContentBlock]:
+    """The turn has calls that cannot be read."""
+    assert turn is None
+    return [
+        block.model_copy(update={"id": f"c{place}"}) if isinstance(block, ToolUseContent) else block
+        for place, block in enumerate(content)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -389,6 +389,27 @@ def test_a_turn_whose_tool_has_another_name_now_is_not_restored() -> None:
     assert restore(store, *history(sent), tools=now).lost == {1}
 
 
+@pytest.mark.parametrize("altered", ["continue", "refuse"])
+def test_a_call_that_its_api_does_not_take_back_costs_the_reasoning_of_its_turn_and_is_no_change_of_the_history(
+    altered: AlteredHistory, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = ReasoningStore()
+    taken, made_up = (keep(store, [call(name=name)]) for name in ("subtract", "add()"))
+    unreadable = keep(store, [call()], turn=None)
+
+    assert restore(store, *history(taken), altered=altered).turns == {1: TURN}
+    assert restore(store, *history(made_up), altered=altered).lost == {1}
+    assert restore(store, *history(unreadable), altered=altered).lost == {1}
+    assert restore(store, *history(without_key(unreadable)), altered=altered) == Restored(
+        request(*history(without_key(unreadable)))
+    )
+    said = "sampling for calculator: the reasoning of an earlier turn cannot be restored for anthropic:claude: "
+    assert caplog.messages == [f"{said}the model called a tool in a way that its API does not take"] * 2
+    if altered == "refuse":
+        with pytest.raises(InputRefused, match=re.escape(MOVED)):
+            restore(store, *history(made_up), altered=altered, systemPrompt="?")
+
+
 def test_a_turn_is_forgotten_with_its_call() -> None:
     store, first, second = ReasoningStore(), outer(), outer()
     keep(store, asked=request(outer=first))

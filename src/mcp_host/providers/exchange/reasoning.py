@@ -74,6 +74,7 @@ OF_ANY_CALLER = (
 )
 CHANGED = "the server has changed it, or the names of its tools"
 ELSEWHERE = "the server has changed the system prompt, or the messages before it"
+NOT_TAKEN = "the model called a tool in a way that its API does not take"  # no one has altered the history
 
 REFUSALS = {NOT_KNOWN: FORGOTTEN, NOT_OWNED: FORGOTTEN, OF_ANY_CALLER: FORGOTTEN, CHANGED: ALTERED, ELSEWHERE: MOVED}
 
@@ -197,8 +198,9 @@ class _Kept:
     blocks: int
     """The number of *others*."""
     turn: str
-    names: Mapping[str, str]
-    """Of the called tools: the provider's names, by those of MCP."""
+    """Empty if its calls cannot be sent back."""
+    names: Mapping[str, str | None]
+    """Of the called tools: the provider's names, by those of MCP; None for what the model made up."""
     ids: Sequence[str | None]
     used_at: float
     size: int = field(init=False)
@@ -269,7 +271,8 @@ class ReasoningStore:
         belongs_to: tuple[str, str],
         names: ToolNames,
     ) -> list[AssistantContentBlock]:
-        """Keep *turn*, the provider's JSON of *content*. Returns the content with the ids and ``_meta`` to send.
+        """Keep *turn*, the provider's JSON of *content*, or None if it is not to be restored, because its calls cannot be
+        sent back. Returns the content with the ids and ``_meta`` to send.
 
         The ids of the tool uses in *content* are the provider's; "" stands for none. *conversation* is what the turn
         answers, as `restore` got it. *belongs_to* is the provider and the model.
@@ -300,8 +303,8 @@ class ReasoningStore:
             text=seen.text,
             others=seen.others,
             blocks=seen.blocks,
-            turn=readable(json.dumps(turn, ensure_ascii=False)),
-            names={name: names.provider.get(name, name) for name in called},
+            turn="" if turn is None else readable(json.dumps(turn, ensure_ascii=False)),
+            names={name: names.provider.get(name) for name in called},
             ids=ids,
             used_at=self._clock(),
         )
@@ -355,7 +358,7 @@ class ReasoningStore:
                 kept = _unaltered(kept, content, conversation.digest(index - len(written) + first), names)
             if isinstance(kept, str):
                 problems[key] = kept
-                if altered == "refuse":
+                if altered == "refuse" and kept in REFUSALS:
                     self._log_lost(request, belongs_to, problems)
                     raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {REFUSALS[kept]}")
                 lost.add(len(written))
@@ -469,7 +472,7 @@ def _check_unmarked(
     if not unmarked:  # the usual case: no turn has to be read
         return
     found = {key for of_message in keys for key in of_message}
-    calls = {kept.others for key, kept in turns.items() if key not in found}
+    calls = {kept.others for key, kept in turns.items() if key not in found and kept.turn}
     for index in unmarked:
         if _Visible.of(messages[index].content).others in calls:
             raise InputRefused(INVALID_PARAMS, f"messages[{index}]: {UNMARKED}")
@@ -495,10 +498,12 @@ def _unaltered(
 ) -> _Kept | str:
     """*kept*, if *content* is what the server saw of it, and *before* is the digest of its conversation; or what differs."""
     seen = _Visible.of(content)
-    has_its_names = all(names.provider.get(name) == written for name, written in kept.names.items())
-    if (seen.text, seen.others) != (kept.text, kept.others) or not has_its_names:
+    renamed = [written for name, written in kept.names.items() if names.provider.get(name) != (written or name)]
+    if (seen.text, seen.others) != (kept.text, kept.others) or any(renamed):
         return CHANGED
-    return kept if before == kept.before else ELSEWHERE
+    if before != kept.before:
+        return ELSEWHERE
+    return NOT_TAKEN if renamed or not kept.turn else kept
 
 
 def _native_ids(uses: Sequence[str], ids: Sequence[str | None], taken: set[str]) -> dict[str, str]:

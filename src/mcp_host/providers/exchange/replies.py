@@ -68,7 +68,7 @@ class Reply:
 
 
 KeepTurn: TypeAlias = Callable[[object, Sequence[AssistantContentBlock]], list[AssistantContentBlock]]
-"""Keeps a turn with reasoning. Returns the content with the ids to send."""
+"""Keeps a turn with reasoning, or None for one that cannot be sent back. Returns the content with the ids to send."""
 
 
 CountFields: TypeAlias = "Mapping[str, str | CountFields]"
@@ -84,7 +84,7 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
 
     Raises:
         UnusableCalls: A call names no tool; its arguments are no JSON object, or missing; or the provider says that the calls
-            cannot be read (`Reply.unusable`). Reasoning is not kept then: its turn has the same calls.
+            cannot be read (`Reply.unusable`). Its turn has the same calls, so *keep* gets None in its place.
         ValueError: An image or audio is not base64.
     """
     content: list[object] = []  # as JSON, which is read once, or as blocks
@@ -114,15 +114,23 @@ def answer_of(reply: Reply, prompt: Prompt, keep: KeepTurn | None = None) -> Mod
             "usage": reply.usage,
         }
     )
-    if problems or reply.unusable is not None:
-        raise _unusable(reply, answer, problems, prompt.request)
+    if reply.unusable is not None:
+        raise UnusableCalls(reply.unusable, answer, {})
     if not has_calls and not reply.signed_files:
         return answer
+    answer = answer.model_copy(update={"content": _with_ids(answer.content, reply, prompt, keep, lost=bool(problems))})
+    if problems:
+        raise _unusable(answer, problems)
+    return answer
+
+
+def _with_ids(
+    content: Sequence[AssistantContentBlock], reply: Reply, prompt: Prompt, keep: KeepTurn | None, *, lost: bool
+) -> list[AssistantContentBlock]:
+    """*content* with the ids to send. *lost* is a turn that cannot be sent back."""
     if keep is not None and reply.turn is not None:
-        blocks = keep(reply.turn, answer.content)
-    else:
-        blocks = _with_unique_ids(answer.content, prompt.request)
-    return answer.model_copy(update={"content": blocks})
+        return keep(None if lost else reply.turn, content)
+    return _with_unique_ids(content, prompt.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +160,8 @@ def _read_call(call: Call, prompt: Prompt) -> tuple[JSONObject, _Problem | None]
     return {**written, "input": arguments}, None
 
 
-def _unusable(
-    reply: Reply, answer: ModelAnswer, problems: Mapping[int, _Problem], request: SamplingRequest
-) -> UnusableCalls:
-    """The error for an answer with *problems*, by the places of its calls, or without its calls."""
-    if reply.unusable is not None:
-        return UnusableCalls(reply.unusable, answer, {})
-    answer = answer.model_copy(update={"content": _with_unique_ids(answer.content, request)})
+def _unusable(answer: ModelAnswer, problems: Mapping[int, _Problem]) -> UnusableCalls:
+    """The error for an answer with *problems*, by the places of its calls."""
     calls = {place: block for place, block in enumerate(answer.content) if isinstance(block, ToolUseContent)}
     told = {calls[place].id: problem.told for place, problem in problems.items()}
     return UnusableCalls(next(iter(problems.values())).said, answer, told)

@@ -16,6 +16,7 @@ import pytest
 
 from mcp_host.errors import ProviderError, SamplingError
 from mcp_host.providers.exchange.streams import Delta
+from mcp_host.sampling import run_tool_loop
 from mcp_host.sampling.request import ModelAnswer
 from mcp_host.server_requests import ProgressReporter
 from tests.extent import THOROUGH, on_both
@@ -542,6 +543,29 @@ async def test_in_each_turn_of_a_loop_the_model_keeps_its_thinking(
     assert "secret" not in str(answer.to_wire())
     assert all(reached(server, f"marker-{turn}") for turn in range(5))
     assert thoughts([server.last.get(name) for name in ("messages", "input", "contents")]) == 5
+
+
+@pytest.mark.parametrize(
+    "thinker", [adapter for adapter in THINKERS if adapter.text_arguments is not None], ids=lambda adapter: adapter.name
+)
+async def test_a_loop_goes_on_after_a_call_of_a_model_that_thinks_which_cannot_be_read(
+    thinker: Adapter, serve: Serve
+) -> None:
+    """Its turn goes back without the thinking, as the provider takes it."""
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    good, bad = Called("add", {"a": 1, "b": 2}), Called("add", "[1, 2]")
+    turns = [Said(thinking=f"secret thought {n}", calls=[called]) for n, called in enumerate([good, bad, good])]
+    server = serve(thinker.server, *turns, Said(text="done"))
+    more = {"model": "deepseek-v4"} if thinker.name == "openai-chat compatible" else {}  # which demands thinking
+    async with thinker.open(server.url, server.key) as make:
+        model = make(options=thinker.thinking, altered_history="refuse", **thinker.text_arguments or {}, **more)
+        found = await run_tool_loop(model, "Add.", tools=[add])
+
+    told = [call.result.text for step in found.steps for call in step.calls]
+    assert (found.text, told) == ("done", ["3", "The arguments are no JSON object", "3"])
 
 
 @pytest.mark.parametrize("first", [None, "secret thought"], ids=["no thinking at first", "thinking at once"])
