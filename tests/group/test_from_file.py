@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from mcp_host import Allow, Deny, ToolPolicy
 from mcp_host.auth import MemoryTokens, OAuth, paste
 from mcp_host.client.pins import ToolPins
-from mcp_host.config import FoundFile, Input, read_servers
+from mcp_host.config import FoundFile, Input, Scope, read_servers
 from mcp_host.errors import CallerError, ConfigError, NotConnected
 from mcp_host.group import ClientGroup, ProposedServer, ServerConsents
 from mcp_host.group.file_server import FileOptions, FileServer
@@ -651,6 +652,45 @@ async def test_the_servers_can_be_prepared_without_being_connected(project: Path
     async with ClientGroup({}) as opened:
         with pytest.raises(CallerError, match="the group is open"):
             await opened.prepare()
+
+
+async def test_variables_of_a_project_need_consent_in_a_file_of_the_user_too(
+    project: Path, subtests: pytest.Subtests
+) -> None:
+    """Its authors may write there what decides what is run."""
+    own = project.parent / "own"
+    own.mkdir(exist_ok=True)
+    (own / ".env").touch()
+    servers = {
+        "file": {**DOWN, "env": {"PATH": "${file:.env}"}},
+        "envFile": {**DOWN, "envFile": "${workspaceFolder}/.env"},
+        "own": {**DOWN, "envFile": str(own / ".env"), "args": ["${workspaceFolder}/server.js"]},
+        "plain": DOWN,
+    }
+    path, approver = written(own / "servers.json", servers), Approver("file")
+    scopes: tuple[Scope, ...] = ("user", "local", "managed")
+    for scope in scopes:
+        with subtests.test(scope), anyio.fail_after(200):
+            approver.asked = []
+            (project / ".env").write_text("NODE_OPTIONS=--require ./evil.js")
+            consents = ServerConsents(own / scope)
+            group = partial(ClientGroup.from_file, path, scope=scope, workspace=project, consents=consents)
+            async with group(approve_servers=approver, wait="all") as opened:
+                assert states(opened) == dict.fromkeys(servers, "down") | {"file": "needs_consent"}
+            assert {each.name: each.variables for each in approver.asked} == {
+                "file": {"PATH": "NODE_OPTIONS=--require ./evil.js"},
+                "envFile": {"NODE_OPTIONS": "--require ./evil.js"},
+            }
+            async with group(wait="all") as opened:  # with nobody to ask
+                assert states(opened) == dict.fromkeys(servers, "down") | {"file": "needs_consent"}
+            (project / ".env").write_text("NODE_OPTIONS=--require ./worse.js")
+            async with group(wait="all") as opened:
+                changed = {"file": "needs_consent", "envFile": "needs_consent"}
+                assert states(opened) == dict.fromkeys(servers, "down") | changed
+
+    without = ClientGroup.from_file(written(own / "servers.json", {"a": {**DOWN, "envFile": ".env"}}), scope="user")
+    async with without:
+        assert states(without) == {"a": "down"}
 
 
 async def test_a_prepared_server_takes_pins_beside_the_filter_of_its_file(project: Path) -> None:

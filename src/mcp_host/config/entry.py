@@ -70,7 +70,8 @@ class ServerPreview:
     that the file gives it: their names, and what may be shown of the values. *deciding* are the names of those that can decide
     what is run, such as PATH, or where it sends what it gets, such as OPENAI_BASE_URL: what the files say of the one, and of the
     hosts in the other, is shown. *host* is the one that is connected to, in ASCII, as far as the
-    files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``.
+    files say it. *links* are those among the files of values: ``headers.X-Key: key.txt leads to /home/u/.token``; *reads_project* says
+    whether one of these files is in the folder of the project.
     `expand` makes of it what was shown. *digest* is of all this, of the inputs, and of what the files say in the place of what is hidden, also of the login; values that the
     environment gives to variables or headers may change.
     """
@@ -83,6 +84,7 @@ class ServerPreview:
     deciding: tuple[str, ...] = ()
     host: str | None = None
     links: tuple[str, ...] = ()
+    reads_project: bool = False
     _expander: _Expander = field(repr=False, compare=False)
 
     def expand(self, answers: Mapping[Input, str] | None = None) -> ExpandedServer:
@@ -237,6 +239,7 @@ class _Expander:
                 digest=digest([_identity(real), _of_files(_secrets(settled.headers), {}), settings, given]),
                 host=_host(settled),
                 links=self._links(),
+                reads_project=self._values.reads_project,
                 _expander=self,
             )
         assert isinstance(real, StdioServer), "it is of the same kind"
@@ -256,6 +259,7 @@ class _Expander:
             env_file=None if env_file is None else escaped(env_file),
             deciding=tuple(_in_order(deciding)),
             links=self._links(),
+            reads_project=self._values.reads_project,
             _expander=self,
         )
 

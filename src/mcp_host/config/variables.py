@@ -238,6 +238,11 @@ class Values:
             self.links[link] = target if self._is_by_link(place, target) else None
         return str.__str__(self.files[place])
 
+    @property
+    def reads_project(self) -> bool:
+        """Whether one of the files that were read is in the folder of the project, where its authors write."""
+        return self.workspace is not None and any(self._in_project(place) for place in self.files)
+
     def real_path(self, name: str, path: str) -> str:
         """Where the folder or socket at *path*, which the field *name* has, is, with all links followed.
 

@@ -114,7 +114,7 @@ class FileServer:
         for warning in self.warnings:
             logger.warning("%s: %s", self.entry.name, warning)
         try:
-            preview = await self._get_consent(on_question) if self._needs_consent else None
+            preview = await self._get_consent(on_question) if self._needs_consent or self._has_project else None
             return self._to_options(await self._expanded(preview))
         except ConfigError as exc:
             raise NotStarted("disabled", str(exc)) from exc
@@ -135,8 +135,14 @@ class FileServer:
         scope = self.entry.source.scope
         return scope == "project" or (scope is None and self._options.approve is not None)
 
-    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> ServerPreview:
-        """What a person has agreed to, now or before. Its files and links may change meanwhile."""
+    @property
+    def _has_project(self) -> bool:
+        """Whether its file is a person's own, and used in a project: its variables may be from a file of that."""
+        source = self.entry.source
+        return source.scope is not None and (self._options.workspace or source.project) is not None
+
+    async def _get_consent(self, on_question: Callable[[ProposedServer], None]) -> ServerPreview | None:
+        """What a person has agreed to, now or before; None if that is not needed. Its files and links may change meanwhile."""
         try:
             preview, proposed, agreed = await _in_thread(self._compared)
         except ConfigError as exc:
@@ -144,7 +150,7 @@ class FileServer:
                 raise
             raise NotStarted("needs_consent", str(exc)) from exc
         if agreed:
-            return preview
+            return preview if self._needs_consent or preview.reads_project else None
         on_question(proposed)
         if self._options.approve is None:
             raise NotStarted("needs_consent", NOT_ASKED)
@@ -179,7 +185,9 @@ class FileServer:
             warnings=tuple(self.warnings),
             digest=sha256(f"{entry.digest} {preview.digest}".encode()).hexdigest(),
         )
-        return preview, *options.consents.compared(proposed)
+        if self._needs_consent or preview.reads_project:
+            return preview, *options.consents.compared(proposed)
+        return preview, proposed, True
 
     async def _ask(
         self, approve: Callable[[ProposedServer], Awaitable[object]], proposed: ProposedServer

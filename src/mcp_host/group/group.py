@@ -210,7 +210,8 @@ class ClientGroup:
         *consents* keeps the consent, by default in a file of this user, until the entry, what it expands to, or a file that its
         variables are from changes. A refusal holds until the group is opened again, or `enable`. Without *approve_servers* such servers
         stay "needs_consent": show `proposed_servers`, and call `approve_server`. Files of the user or the administrator need no
-        consent; one whose scope is not known needs it if there is *approve_servers*.
+        consent, but for servers whose variables are from a file in the project, such as ``${workspaceFolder}/.env``; one whose scope
+        is not known needs it if there is *approve_servers*.
 
         *ask_input* is asked for inputs (``${input:id}``), see `ask_inputs`. The answers are kept as long as the group, and in
         *answer_store*, if there is one. *login*, as for `OAuth` and by default `in_browser`, is what `log_in` begins for servers over
