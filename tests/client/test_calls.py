@@ -269,17 +269,31 @@ async def test_an_id_that_came_back_in_another_spelling_is_still_ours(era: Era) 
             assert (await client.call_tool("x")).content == []
 
 
-async def test_a_batch_of_answers_answers_each_call() -> None:
+@pytest.mark.fault("F14")
+async def test_a_batch_answers_each_call_and_a_malformed_member_fails_only_its_own() -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await peer.answer_initialize(capabilities=TOOLS, version="2025-03-26")
-        calls = [await peer.receive("tools/call") for _ in range(2)]
-        answers = [
-            {"jsonrpc": "2.0", "id": call["id"], "result": saying(call["params"]["name"])} for call in reversed(calls)
+        await peer.answer_initialize(capabilities=TOOLS | {"logging": {}}, version="2025-03-26")
+        calls = sorted(
+            [await peer.receive("tools/call") for _ in range(3)], key=lambda call: str(call["params"]["name"])
+        )
+        one, three = [
+            {"jsonrpc": "2.0", "id": call["id"], "result": saying(call["params"]["name"])} for call in calls[::2]
         ]
-        await peer.send_raw(json.dumps(answers).encode())
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "waves"}}
+        await peer.send_raw(json.dumps([three, note, {"jsonrpc": "2.0", "id": calls[1]["id"]}, 7, one]).encode())
 
-    async with connected(ScriptedPeer(script), era="legacy") as client:
-        assert await said_to(client, "a", "b") == {"a": "a", "b": "b"}
+    async def fail() -> None:
+        with pytest.raises(ProtocolError, match="neither result nor error"):
+            await client.call_tool("b")
+
+    logs = Recorder()
+    async with connected(ScriptedPeer(script), era="legacy", on_log=logs) as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            assert await said_to(client, "a", "c") == {"a": "a", "c": "c"}
+        await logs.called.wait()
+
+    assert [message.data for message in logs] == ["waves"]
 
 
 async def test_a_feature_that_was_not_advertised_is_not_requested() -> None:

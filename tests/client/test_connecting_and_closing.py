@@ -31,6 +31,7 @@ from tests.client.support import (
     QUESTION,
     TOOLS,
     Era,
+    HangingModel,
     answering,
     connected,
     ended_by_closing,
@@ -127,12 +128,21 @@ async def test_an_error_in_the_callers_own_block_arrives_bare(era: Era) -> None:
             raise ValueError("mine")
 
 
+@pytest.mark.fault("C13", "S19")
 @on_both
-async def test_closing_ends_the_calls_in_flight(era: Era) -> None:
-    async with connected(ScriptedPeer(era.open)) as client:
-        (ended,) = await ended_by_closing(client, lambda: client.call_tool("x"))
+async def test_closing_ends_the_calls_in_flight_and_the_running_handlers(era: Era) -> None:
+    async def script(peer: ScriptedPeer) -> None:
+        await era.open(peer)
+        call = await peer.receive("tools/call")
+        await (peer.request(**SAMPLE) if era is HANDSHAKE else peer.reply(call, wants(None, k=SAMPLE)))
 
-    assert str(ended) == "the client was closed"
+    model = HangingModel()
+    async with connected(ScriptedPeer(script), sampling=sampling(with_tools=model)) as client:
+        calls = [lambda: client.call_tool("x")] * 3
+        ends = await ended_by_closing(client, *calls, begun=model.begun)
+
+    assert [(str(end), end.may_have_run) for end in ends] == [("the client was closed", True)] * 3
+    assert model.ended.is_set()
 
 
 @pytest.mark.fault("C13", "C15")

@@ -62,6 +62,7 @@ while True:
 """
 
 
+@pytest.mark.fault("C23")
 @on_both
 async def test_with_restart_true_a_handshake_server_is_restarted_with_its_subscriptions() -> None:
     async with connected(Stdio(python(HANDSHAKE, hands=False), restart=True)) as client:

@@ -9,17 +9,14 @@ from textwrap import dedent
 import pytest
 from anyio import Event
 
-from mcp_host import Change, Client, Stdio, StreamableHttp
+from mcp_host import Change, Client, Stdio
 from mcp_host.errors import ConnectionClosed
-from mcp_host.types import LoggingMessageNotificationParams
 from tests.client.support import PARIS, sampling
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.http_server import CAPABILITIES, DONE, mcp, says, streams, subject, welcome
+from tests.faults.http_server import says
 from tests.faults.stdio_server import WORDS
 from tests.transports.children import counted
-from tests.transports.http_peers import event, serving
-from tests.transports.legacy_peers import in_turn
 
 pytestmark = on_both
 
@@ -63,71 +60,6 @@ async def test_a_request_of_a_restarted_process_before_its_initialize_result_is_
 
     assert first == [1, {"sampling": {"tools": {}}}, [PARIS]]
     assert second == [2, {"sampling": {"tools": {}}}, [PARIS]]
-
-
-@fault("C23")
-async def test_subscriptions_are_restored_in_a_new_session_and_its_notifications_arrive() -> None:
-    async def on_change(change: Change) -> None:
-        changed.set()
-
-    async def on_log(log: LoggingMessageNotificationParams) -> None: ...
-
-    changed = Event()
-    capabilities = {**CAPABILITIES, "resources": {"subscribe": True}}
-    script = mcp(
-        initialize=in_turn(welcome("s-1", capabilities=capabilities), welcome("s-2", capabilities=capabilities)),
-        subscribe=EMPTY,
-        setLevel=EMPTY,
-        call=in_turn(says(), FORGETS, streams(event(UPDATED), event(DONE))),
-    )
-
-    async with (
-        serving(script) as peer,
-        Client(StreamableHttp(peer.url), era="legacy", on_change=on_change, on_log=on_log) as client,
-    ):
-        await client.subscribe_resource("a:1")
-        await client.set_log_level("warning")
-        await client.call_tool("tides")
-        before = len(peer.heard)
-        await client.call_tool("tides")
-        await changed.wait()
-
-    renewed = [heard for heard in peer.heard[before:] if heard.method == "POST"]
-    assert [subject(heard) for heard in renewed] == [
-        "call",
-        "initialize",
-        "initialized",
-        "subscribe",
-        "setLevel",
-        "call",
-    ]
-    assert [heard.rpc["params"] for heard in renewed[3:5]] == [{"uri": "a:1"}, {"level": "warning"}]
-    assert {heard.headers["mcp-session-id"] for heard in renewed[2:]} == {"s-2"}
-
-
-@fault("C23")
-async def test_subscriptions_are_restored_in_a_restarted_process(tmp_path: Path) -> None:
-    body = """
-    welcome(tools={}, logging={}, resources={"subscribe": True})
-    heard = []
-    while True:
-        request = read()
-        heard.append([request["method"], request["params"]])
-        if request["method"] != "tools/call":
-            reply(request, {})
-        elif request["params"]["name"] == "die":
-            sys.exit(1)
-        else:
-            reply(request, text(json.dumps([start, heard[:-1]])))
-    """
-    wishes = [["resources/subscribe", {"uri": "a:1"}], ["logging/setLevel", {"level": "error"}]]
-
-    async with Client(mortal(tmp_path / "starts", body), era="legacy") as client:
-        await client.subscribe_resource("a:1")
-        await client.set_log_level("error")
-        assert json.loads((await client.call_tool("x")).text) == [1, wishes]
-        await die(client)
-        assert json.loads((await client.call_tool("x")).text) == [2, wishes]
 
 
 @fault("C23")

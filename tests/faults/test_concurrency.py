@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 import sniffio
@@ -23,7 +24,7 @@ from tests.faults.fault import fault
 from tests.faults.http_server import drop, reset, says, sends
 from tests.faults.servers import KINDS, elsewhere, standing, works
 from tests.faults.stdio_server import connected, server
-from tests.transports.http_peers import head
+from tests.transports.http_peers import JSON, head
 from tests.transports.legacy_peers import Answer
 
 pytestmark = on_both
@@ -55,54 +56,33 @@ async def test_clients_may_connect_call_and_close_in_any_task_and_order(kind: st
         assert unscathed()
 
 
-@fault("C03", "C04")
-@pytest.mark.parametrize(
-    ("command", "error"),
-    [
-        (["no-such-server"], ConnectFailed),
-        (server("sys.exit(1)", hands=False), ConnectFailed),
-        (server("read()\nsys.exit(2)", hands=False), ConnectFailed),
-        (server("reply(read(), {})", hands=False), ProtocolError),
-        (server("refuse(read(), -1, 'no')\nread()", hands=False), ServerError),
-        (server("read()\nsys.exit(3)"), ConnectionClosed),
-        (server("read()\nos.close(1)\nread()"), ConnectionClosed),
-        (server("reply(read(), {'content': 5})\nread()"), ProtocolError),
-    ],
-    ids=["missing", "ends", "ends-in-handshake", "no-welcome", "refuses", "ends-in-call", "hangs-up", "malformed"],
-)
-async def test_errors_of_a_process_are_raised_bare_and_cancel_no_task(
-    command: list[str], error: type[McpError]
-) -> None:
-    with pytest.raises(McpError) as caught:
-        async with Client(Stdio(command), era="legacy") as client:
-            await client.call_tool("x")
-
-    assert type(caught.value) is error
-    await checkpoint()
-    assert unscathed()
+FAILING: dict[str, tuple[list[str] | dict[str, Answer], type[McpError]]] = {
+    "missing": (["no-such-server"], ConnectFailed),
+    "ends": (server("sys.exit(1)", hands=False), ConnectFailed),
+    "ends in the handshake": (server("read()\nsys.exit(2)", hands=False), ConnectFailed),
+    "no welcome": (server("reply(read(), {})", hands=False), ProtocolError),
+    "refuses": (server("refuse(read(), -1, 'no')\nread()", hands=False), ServerError),
+    "ends in a call": (server("read()\nsys.exit(3)"), ConnectionClosed),
+    "hangs up": (server("read()\nos.close(1)\nread()"), ConnectionClosed),
+    "malformed": (server("reply(read(), {'content': 5})\nread()"), ProtocolError),
+    "drop": ({"initialize": drop}, ConnectFailed),
+    "reset": ({"initialize": reset}, ConnectFailed),
+    "500": ({"initialize": says(b"{}", 500)}, HttpStatusError),
+    "html": ({"initialize": says(b"<html>", content_type="text/html")}, ProtocolError),
+    "drop of a call": ({"call": drop}, ConnectionClosed),
+    "reset of a call": ({"call": reset}, ConnectionClosed),
+    "half a body": ({"call": sends(head(200, {**JSON, "content-length": "999"}))}, ConnectionClosed),
+    "503": ({"call": says(b"{}", 503)}, HttpStatusError),
+    "reset at the end": ({"call": drop, "delete": reset}, ConnectionClosed),
+}
 
 
 @fault("C03", "C04", "C14")
-@pytest.mark.parametrize(
-    ("answers", "error"),
-    [
-        ({"initialize": drop}, ConnectFailed),
-        ({"initialize": reset}, ConnectFailed),
-        ({"initialize": says(b"{}", 500)}, HttpStatusError),
-        ({"initialize": says(b"<html>", content_type="text/html")}, ProtocolError),
-        ({"call": drop}, ConnectionClosed),
-        ({"call": reset}, ConnectionClosed),
-        ({"call": sends(head(200, {"content-type": "application/json", "content-length": "999"}))}, ConnectionClosed),
-        ({"call": says(b"{}", 503)}, HttpStatusError),
-        ({"call": drop, "delete": reset}, ConnectionClosed),
-    ],
-    ids=["drop", "reset", "500", "html", "call-drop", "call-reset", "call-cut", "call-503", "delete-reset"],
-)
-async def test_errors_over_http_are_raised_bare_and_cancel_no_task(
-    answers: dict[str, Answer], error: type[McpError]
-) -> None:
+@pytest.mark.parametrize("case", FAILING)
+async def test_errors_are_raised_bare_and_cancel_no_task(case: str) -> None:
     """Nor does leaving the client raise anything in its place."""
-    async with standing("http", **answers) as transport:
+    served, error = FAILING[case]
+    async with standing("http", **served) if isinstance(served, dict) else nullcontext(Stdio(served)) as transport:
         with pytest.raises(McpError) as caught:
             async with Client(transport, era="legacy") as client:
                 await client.call_tool("x")

@@ -14,7 +14,7 @@ from anyio import fail_after, to_thread
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
-from mcp_host.errors import CallerError, NotConnected
+from mcp_host.errors import CallerError
 from tests.faults.fault import children, fault
 from tests.faults.http_server import mcp
 from tests.faults.servers import works
@@ -68,18 +68,6 @@ async def test_a_client_used_in_another_event_loop_raises_and_works_on_in_its_ow
 
     async with connected("serve_all()", roots=[]) as client:
         await to_thread.run_sync(lambda: anyio.run(misuse, backend=backend))
-        assert await works(client)
-
-
-@fault("C19")
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
-async def test_a_client_whose_event_loop_has_ended_can_connect_again(backend: str) -> None:
-    client = Client(Stdio(server("serve_all()")), era="legacy")
-    await to_thread.run_sync(lambda: anyio.run(client.connect, backend=backend))
-
-    with pytest.raises(NotConnected):
-        await client.call_tool("x")
-    async with client:
         assert await works(client)
 
 

@@ -11,7 +11,6 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, StreamableHttp
-from mcp_host.errors import ConnectionClosed, NotConnected
 from mcp_host.limits import Limits
 from mcp_host.transports._http.channel import STREAM_WAIT
 from tests.clock import advance
@@ -140,21 +139,6 @@ async def test_many_calls_on_streams_share_one_connection() -> None:
 
 
 # Closing from inside
-
-
-@fault("E27")
-async def test_a_callback_may_close_the_client_that_calls_it() -> None:
-    async def on_log(told: object) -> None:
-        await client.aclose()
-
-    async with serving(mcp(call=streams(event(LOG) * 3, stay=True))) as peer:
-        client = Client(StreamableHttp(peer.url), era="legacy", on_log=on_log)
-        await client.connect()
-        assert type(await failing(client)) is ConnectionClosed
-        await client.aclose()
-        assert type(await failing(client)) is NotConnected
-
-    assert subjects(peer)[-1] == "delete"
 
 
 @fault("E27")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from anyio import CancelScope, create_task_group, fail_after
+from anyio import CancelScope, fail_after
 from pydantic_core import from_json
 
-from mcp_host.errors import ConnectTimeout, MessageTooLarge, ProtocolError
+from mcp_host.errors import ConnectTimeout, MessageTooLarge
 from mcp_host.limits import Limits
-from mcp_host.types import LoggingMessageNotificationParams, ProgressNotificationParams
+from mcp_host.types import ProgressNotificationParams
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
@@ -110,38 +110,6 @@ async def test_a_byte_order_mark_before_the_first_message_is_ignored(read_size: 
         assert await says(client) == "ok"
 
     assert client.counters == {}
-
-
-@fault("F14")
-async def test_a_malformed_member_of_a_batch_fails_only_its_own_call() -> None:
-    body = """
-    one, two, three = calls(3)
-    good = [{"jsonrpc": "2.0", "id": call["id"], "result": text(call["params"]["name"])} for call in (one, three)]
-    note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "waves"}}
-    raw(json.dumps([good[0], note, {"jsonrpc": "2.0", "id": two["id"]}, 7, good[1]]) + "\\n")
-    serve_all()
-    """
-    said: dict[str, str] = {}
-    logs: list[object] = []
-
-    async def on_log(message: LoggingMessageNotificationParams) -> None:
-        logs.append(message.data)
-
-    async def call(tool: str) -> None:
-        try:
-            said[tool] = (await client.call_tool(tool)).text
-        except ProtocolError as exc:
-            said[tool] = str(exc)
-
-    async with connected(body, on_log=on_log) as client:
-        async with create_task_group() as tasks:
-            for tool in ("1", "2", "3"):
-                tasks.start_soon(call, tool)
-        assert (await client.call_tool("4")).text == "4"
-
-    assert logs == ["waves"]
-    assert (said["1"], said["3"]) == ("1", "3")
-    assert "neither result nor error" in said["2"]
 
 
 @pytest.mark.adjustable_clock

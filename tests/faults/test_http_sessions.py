@@ -6,29 +6,25 @@ import pytest
 
 from mcp_host import Sampling, always
 from mcp_host.errors import ConnectFailed
-from mcp_host.limits import Limits
 from tests.client.support import say_paris
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import (
     ASK,
-    DONE,
     connected,
     drop,
-    failing,
     mcp,
     refused,
     reset,
     says,
     sends,
-    storm,
     streams,
     subject,
     tides,
     welcome,
 )
 from tests.transports.http_peers import Heard, Log, Script, Wire, event
-from tests.transports.legacy_peers import Answer, hang, hang_for, in_turn
+from tests.transports.legacy_peers import Answer, in_turn
 
 pytestmark = on_both
 
@@ -173,20 +169,3 @@ async def test_a_server_that_fails_the_initialized_notification_may_still_answer
             async with connected(mcp(initialized=badly)) as (client, _):
                 await tides(client)
                 assert ["did not take notifications/initialized" in warning for warning in client.warnings] == [True]
-
-
-@pytest.mark.adjustable_clock
-@fault("H36")
-async def test_messages_that_are_never_accepted_delay_no_call() -> None:
-    """Answers to pings and to sampling, cancellations: each is sent by itself."""
-    pings = b"".join(event(b'{"jsonrpc":"2.0","id":"p-%d","method":"ping"}' % id) for id in range(20))
-    asked = streams(event(ASK), pings, event(DONE))
-    script = mcp(call=in_turn(asked, storm(hang_for(5))), answer=hang, cancelled=hang)
-    async with connected(script, sampling=MODEL, limits=Limits(close_timeout=0.2)) as (client, _):
-        await tides(client)
-        await failing(client, "storm", timeout=5)
-        for _ in range(3):
-            await tides(client)
-
-
-# The end

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from anyio import Event, create_task_group, fail_after
+from anyio import create_task_group, fail_after
 
 from mcp_host.errors import ConnectionClosed
 from mcp_host.transports._process.stderr import OnStderr
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.measure import peak
 from tests.faults.processes import SOON, client_of, says
 from tests.transports.http_peers import Log
 
@@ -75,48 +74,6 @@ async def test_an_error_does_not_wait_for_a_descendant_that_keeps_stderr_open() 
     async with client_of(body, output_grace=0.1) as client:
         with fail_after(25), pytest.raises(ConnectionClosed, match=r"exited with code 3[^$]*no API_KEY$"):
             await says(client)
-
-
-@pytest.mark.parametrize(
-    ("text", "piece", "whole", "shown"),
-    [
-        pytest.param("x", 8192, 2**24, 1000, id="x"),
-        pytest.param("\u00e9", 4096, 2**23, 1000, id="two bytes"),
-        pytest.param("\0", 8192, 2**24, 1000, id="NUL"),
-        pytest.param("\r", 0, 0, 19, id="CR"),  # it ends a line as LF does: twenty empty lines are kept
-    ],
-)
-@fault("P20")
-async def test_an_endless_line_of_stderr_is_passed_on_in_pieces_and_not_kept(
-    text: str, piece: int, whole: int, shown: int
-) -> None:
-    body = f"""
-    for _ in range(16):
-        sys.stderr.write({text!r} * {2**20 // len(text.encode())})
-    sys.stderr.flush()
-    reply(read(), text("ok"))
-    read()
-    os._exit(3)
-    """
-    longest = total = 0
-    passed_on = Event()
-
-    def on_stderr(line: str) -> None:
-        nonlocal longest, total
-        longest = max(longest, len(line))
-        total += len(line)
-        if total >= whole:
-            passed_on.set()
-
-    with peak() as most:
-        async with client_of(body, on_stderr=on_stderr) as client:
-            assert await says(client) == "ok"
-            await passed_on.wait()
-            with pytest.raises(ConnectionClosed) as failure:
-                await says(client)
-
-    assert (longest, total, len(failure.value.stderr)) == (piece, whole, shown)
-    assert most() < 6 * 1024 * 1024  # a few reads, and the last lines
 
 
 @fault("P21")

@@ -25,6 +25,7 @@ def taken(*chunks: bytes) -> list[str]:
         pytest.param([b"o", b"ne\ntw", b"o\n"], ["one", "two"], id="cut anywhere"),
         pytest.param([b"one\r\ntwo\r"], ["one", "two"], id="CRLF"),
         pytest.param([b"\n\n"], ["", ""], id="empty lines"),
+        pytest.param([b"\r" * 20_000], ["", "", ""], id="CR"),
         pytest.param([b"one"], ["one"], id="no line end"),
         pytest.param([], [], id="nothing"),
         pytest.param([b"\xff\n"], ["\ufffd"], id="no UTF-8"),
@@ -38,6 +39,7 @@ def test_a_turn_is_bounded_by_time_as_well_as_by_lines() -> None:
     assert [turns_of(Stderr(None, clock).feed(b"line\n" * 512)) for clock in (stopped, stepping())] == [2, 256]
 
 
+@pytest.mark.fault("P20")
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["with a line end", "without"])
 def test_a_long_line_is_passed_on_in_pieces_of_8_kib(end: bytes) -> None:
     assert taken(b"x" * 20_000 + end) == ["x" * 8192, "x" * 8192, "x" * 3616]
