@@ -14,13 +14,7 @@ import pyte
 import pytest
 import snippets
 
-CHECKS = (
-    check.dead_links,
-    check.unknown_targets,
-    check.unknown_files,
-    check.unknown_members,
-    check.unknown_tests,
-)
+CHECKS = (check.dead_links, check.unknown_targets, check.unknown_files, check.unknown_members, check.unknown_tests)
 
 
 def page(folder: Path, text: str) -> pages.Page:

@@ -210,10 +210,7 @@ EXAMPLES = [  # the others take one text
     UnusableCalls("not JSON", CreateMessageResult(content=TextContent(text="So:"), model="m"), {"call_1": "cut"}),
     UnsupportedProtocolVersion(-32022, "too new", {"a": 1}, ["2025-11-25"]),
     UrlElicitationRequired(
-        -32042,
-        "visit",
-        {},
-        [ElicitRequestURLParams(message="why", url="https://example.com/", elicitation_id="1")],
+        -32042, "visit", {}, [ElicitRequestURLParams(message="why", url="https://example.com/", elicitation_id="1")]
     ),
     WrongEra(ServerError(-32601, "what?"), "legacy"),
 ]

@@ -17,16 +17,7 @@ import anyio.from_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import (
-    Allow,
-    Client,
-    Elicitation,
-    FormRequest,
-    Sampling,
-    SamplingLimits,
-    SamplingRequest,
-    always,
-)
+from mcp_host import Allow, Client, Elicitation, FormRequest, Sampling, SamplingLimits, SamplingRequest, always
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import (
     HandlerScope,

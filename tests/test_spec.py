@@ -20,13 +20,7 @@ def test_a_run_without_the_schemas_says_once_that_messages_were_not_checked(
     command = [sys.executable, "-m", "pytest", "--quiet", "--collect-only", "tests/test_spec.py"]
 
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=Path(__file__).parents[1],
-        timeout=60,
-        check=False,
+        command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[1], timeout=60, check=False
     )
 
     assert done.returncode == 0

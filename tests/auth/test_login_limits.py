@@ -123,10 +123,7 @@ def on_device(world: Denying) -> OAuth:
 
 @pytest.mark.parametrize(
     ("way", "code"),
-    [
-        *((way, "access_denied") for way in (by_redirect, by_function, on_device)),
-        (by_the_server, "invalid_scope"),
-    ],
+    [*((way, "access_denied") for way in (by_redirect, by_function, on_device)), (by_the_server, "invalid_scope")],
 )
 async def test_scopes_that_were_denied_are_not_asked_for_again_for_ten_minutes(
     way: Callable[[Denying], OAuth], code: str

@@ -84,12 +84,7 @@ async def running(screen: Screen, *argv: str, environment: Mapping[str, str]) ->
     try:
         with fail_after(IN_TIME):
             async with await open_process(
-                [sys.executable, "-c", IN_SESSION, *argv],
-                stdin=end,
-                stdout=end,
-                stderr=end,
-                cwd=ROOT,
-                env=environment,
+                [sys.executable, "-c", IN_SESSION, *argv], stdin=end, stdout=end, stderr=end, cwd=ROOT, env=environment
             ) as process:
                 yield process
     finally:

@@ -95,10 +95,7 @@ async def converse(question: str, **fields: Any) -> tuple[list[list[ToolCall]], 
     raise AssertionError("it never comes to an end")
 
 
-numbers = st.one_of(
-    st.integers(0, 999).map(str),
-    st.decimals(0, 999, places=2, allow_nan=False).map(str),
-)
+numbers = st.one_of(st.integers(0, 999).map(str), st.decimals(0, 999, places=2, allow_nan=False).map(str))
 operands = st.recursive(
     numbers,
     lambda inner: st.one_of(

@@ -395,10 +395,7 @@ def test_ctrl_c_ends_the_command_while_it_connects_whichever_thread_gets_the_sig
     ],
 )
 def test_ctrl_c_twice_or_ctrl_d_at_the_prompt_is_the_end(
-    keys: list[str | type[BaseException]],
-    lines: list[str | None],
-    hints: int,
-    capsys: pytest.CaptureFixture[str],
+    keys: list[str | type[BaseException]], lines: list[str | None], hints: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = iter(keys)
     has_more = False

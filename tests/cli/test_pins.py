@@ -351,10 +351,7 @@ def test_without_a_terminal_nothing_is_accepted_unasked(
     monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
 
     assert main(["pins", str(file), "accept"]) == 2
-    assert capsys.readouterr() == (
-        DIFF,
-        "mcp-host: there is no terminal to ask in: read the changes, and pass --yes\n",
-    )
+    assert capsys.readouterr() == (DIFF, "mcp-host: there is no terminal to ask in: read the changes, and pass --yes\n")
 
 
 def test_a_file_that_does_not_exist_or_has_something_else_is_an_error(shop: Shop, file: Path, run: Run) -> None:

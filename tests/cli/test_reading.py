@@ -87,8 +87,7 @@ def books(value: str, given: Mapping[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("uri", "contents"),
-    [("text:1", VERBATIM.encode()), ("image:1", PNG), ("texts:1", b"one\ntwo")],
+    ("uri", "contents"), [("text:1", VERBATIM.encode()), ("image:1", PNG), ("texts:1", b"one\ntwo")]
 )
 def test_a_pipe_and_a_file_get_the_contents_byte_for_byte(
     uri: str, contents: bytes, url: str, capfdbinary: CapturedBytes, tmp_path: Path

@@ -33,10 +33,7 @@ PACKAGE = {
     ],
 }
 HEADERS = [{"name": "Authorization", "value": "Bearer {token}", "variables": {"token": SECRET}}]
-SECRETS = [
-    {"name": "KEY", "value": "{a key}", "variables": {"a key": SECRET}},
-    {"name": "OPTIONAL", "isSecret": True},
-]
+SECRETS = [{"name": "KEY", "value": "{a key}", "variables": {"a key": SECRET}}, {"name": "OPTIONAL", "isSecret": True}]
 REMOTE = {"type": "streamable-http", "url": "https://db.example.com/mcp", "headers": HEADERS}
 DB = {"name": NAME, "version": "1.2.3", "description": "A database", "packages": [PACKAGE], "remotes": [REMOTE]}
 COMMAND = ["-y", "@example/db@1.2.3", "--port", "8080"]

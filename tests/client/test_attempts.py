@@ -36,9 +36,7 @@ def attempts() -> Attempts:
     ],
     ids=str,
 )
-def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step_in_the_time_of_one(
-    failure: McpError,
-) -> None:
+def test_after_what_may_be_over_a_capability_less_is_offered_step_by_step_in_the_time_of_one(failure: McpError) -> None:
     tried, slowly = attempts(), attempts()
 
     assert tried.current == Attempt(None, MOST, 30.0)

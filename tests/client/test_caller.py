@@ -35,17 +35,7 @@ from mcp_host.session.call import Call, CallTimeouts
 from mcp_host.testing import ScriptedPeer
 from mcp_host.types import CreateMessageRequestParams, CreateMessageResult, ElicitRequestURLParams, ElicitResult
 from tests.client.rounds import DONE, FORM, ROOTS, SAMPLE, answering, wants
-from tests.client.support import (
-    EMPTY,
-    HANDSHAKE,
-    PARIS,
-    TOOLS,
-    Era,
-    asking_server,
-    connected,
-    sampling,
-    say_paris,
-)
+from tests.client.support import EMPTY, HANDSHAKE, PARIS, TOOLS, Era, asking_server, connected, sampling, say_paris
 from tests.extent import on_both
 from tests.faults.http_server import accept, mcp, says
 from tests.transports.children import python

@@ -94,10 +94,7 @@ NO_SERVERS: list[tuple[Any, str]] = [
     (["API_KEY=hunter2 python server.py"], r"^command\[0\] gives the variable API_KEY, "),
     (b"uvx", "Client cannot connect to a bytes"),
     (None, "Client cannot connect to a NoneType"),
-    (
-        SimpleNamespace(open=None, identity="x", restart=None),
-        "Client cannot connect to a SimpleNamespace",
-    ),  # no name
+    (SimpleNamespace(open=None, identity="x", restart=None), "Client cannot connect to a SimpleNamespace"),  # no name
 ]
 
 

@@ -58,11 +58,7 @@ async def test_the_handshake_says_who_we_are_and_what_we_answer() -> None:
 
     peer = ScriptedPeer(script)
     async with connected(
-        peer,
-        era="legacy",
-        sampling=sampling(),
-        roots=[],
-        client_info=Implementation(name="ide", version="3"),
+        peer, era="legacy", sampling=sampling(), roots=[], client_info=Implementation(name="ide", version="3")
     ) as client:
         assert client.protocol_version == "2025-11-25"
         assert client.server_info.name == "the scripted peer"
@@ -401,9 +397,7 @@ async def test_a_transport_on_which_nothing_more_arrives_by_itself_goes_on(monke
 
 
 @on_both
-async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_channel_that_fails_a_pending_request_ends_the_call_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lose(channel: MemoryChannel, request: Request, headers: Headers, handle: RequestHandle) -> None:
         handle.fail(ConnectionClosed("lost on its way"))
         with handle.bounded():

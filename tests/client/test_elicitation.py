@@ -253,10 +253,7 @@ def fail(request: FormRequest) -> ElicitResult:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (
-            lambda request: request.accept(name="A"),
-            "not what the server asked for: $.name: shorter than 2 characters",
-        ),
+        (lambda request: request.accept(name="A"), "not what the server asked for: $.name: shorter than 2 characters"),
         (lambda request: request.accept(), "not what the server asked for: 'name' is a required property"),
         (lambda _: ElicitResult(action="accept"), "not what the server asked for: 'name' is a required property"),
         (
@@ -288,11 +285,7 @@ PROBLEMS: list[tuple[object, Any, str]] = [
     ({"type": "string"}, 5, "$.f: not of type 'string'"),
     ({"type": ["string", "boolean"]}, 5, "$.f: not of type 'string', 'boolean'"),
     ({"enum": ["red", "green"]}, "blue", "$.f: not one of: 'red', 'green'"),
-    (
-        {"enum": LISTED},
-        "blue",
-        "$.f: not one of: 'value 0', 'value 1', 'value 2', 'value 3', 'value 4' or 2 more",
-    ),
+    ({"enum": LISTED}, "blue", "$.f: not one of: 'value 0', 'value 1', 'value 2', 'value 3', 'value 4' or 2 more"),
     (
         {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
         "blue",
@@ -315,11 +308,7 @@ PROBLEMS: list[tuple[object, Any, str]] = [
     ({"minItems": 2}, ["a"], "$.f: fewer than 2 items"),
     ({"maxItems": 1}, ["a", "b"], "$.f: more than 1 item"),
     ({"uniqueItems": True}, ["a", "a"], "$.f: an array of 2 items has one of them twice"),
-    (
-        {"oneOf": [{"minLength": 1}, {"maxLength": 9}]},
-        "abc",
-        "$.f: it violates 'oneOf', which is an array of 2 items",
-    ),
+    ({"oneOf": [{"minLength": 1}, {"maxLength": 9}]}, "abc", "$.f: it violates 'oneOf', which is an array of 2 items"),
     # more digits than Python prints
     ({"minProperties": 10**5000}, {}, "$.f: an object of 0 members does not have enough properties"),
     (False, "x", "$.f: no value is allowed"),

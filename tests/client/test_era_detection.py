@@ -589,10 +589,7 @@ async def test_a_process_that_is_still_starting_gives_no_sign_of_life(tmp_path: 
         started.set()
 
     with anyio.fail_after(25):
-        async with (
-            Stdio(python(begin, hands=False)).open(Limits()) as channel,
-            anyio.create_task_group() as tasks,
-        ):
+        async with Stdio(python(begin, hands=False)).open(Limits()) as channel, anyio.create_task_group() as tasks:
             await channel.send(Notification("x", {}), {})
             tasks.start_soon(wait)
             with await anyio.to_thread.run_sync(fifo.open, "w"):  # as soon as the process opens it, too
@@ -642,12 +639,7 @@ async def test_a_server_over_http_that_fails_over_the_probe_is_reported_where_no
 
 DROPPED = "URL: the server closed the connection without a response"
 BOTH_FAIL: list[tuple[Answer, Answer, type[McpError], str]] = [
-    (
-        drop,
-        says(b"", 418),
-        HttpStatusError,
-        f"HTTP 418 I'm a teapot from URL; server/discover failed, too: {DROPPED}",
-    ),
+    (drop, says(b"", 418), HttpStatusError, f"HTTP 418 I'm a teapot from URL; server/discover failed, too: {DROPPED}"),
     (
         says(b"", 500),
         drop,

@@ -690,11 +690,7 @@ async def test_handlers_see_the_context_variables_that_middleware_sets(era: Era)
         await client.call_tool("x")
         span.reset(token)
 
-    assert spans == [
-        "tools/call in caller",
-        "sampling/createMessage in tools/call",
-        "model in sampling/createMessage",
-    ]
+    assert spans == ["tools/call in caller", "sampling/createMessage in tools/call", "model in sampling/createMessage"]
 
 
 @on_both

@@ -188,10 +188,7 @@ async def test_the_request_is_approved_once_and_each_call_by_the_middleware(era:
         lambda request: str(results(request)),
     )
     text = await solved(
-        model,
-        era,
-        sampling=Sampling(with_tools=model, approve=approve),
-        middleware=[approve_tool_calls(approve_call)],
+        model, era, sampling=Sampling(with_tools=model, approve=approve), middleware=[approve_tool_calls(approve_call)]
     )
 
     assert text == str([("3.0", False), ("the call of 'multiply' was denied: not that", True)])

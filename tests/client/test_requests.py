@@ -67,11 +67,7 @@ REQUESTS: list[tuple[Ask, str, dict[str, Any], dict[str, Any], object]] = [
         *("resources/read", {"uri": "a:b"}, READ),
         ReadResourceResult.from_wire(READ),
     ),
-    (
-        lambda client: client.list_prompts(),
-        *("prompts/list", {}, {"prompts": [{"name": "p"}]}),
-        [Prompt(name="p")],
-    ),
+    (lambda client: client.list_prompts(), *("prompts/list", {}, {"prompts": [{"name": "p"}]}), [Prompt(name="p")]),
     (
         lambda client: client.get_prompt("p", {"a": "1"}),
         *("prompts/get", {"name": "p", "arguments": {"a": "1"}}, {"messages": []}),

@@ -172,9 +172,7 @@ def break_off(message: dict[str, Any]) -> httpx.Response:
     ids=["its first round", "headers were refused later", "its first attempt"],
 )
 async def test_a_call_may_have_run_if_a_part_of_it_was_sent(
-    answers: list[Callable[..., object]],
-    ask: Callable[[Client], Awaitable[object]],
-    error: type[Any],
+    answers: list[Callable[..., object]], ask: Callable[[Client], Awaitable[object]], error: type[Any]
 ) -> None:
     with anyio.fail_after(5):
         async with site(*answers) as client:

@@ -170,9 +170,7 @@ CLAIMS = [
 ]
 
 
-def test_what_a_server_calls_itself_is_marked_as_its_claim_and_cannot_look_like_more(
-    subtests: pytest.Subtests,
-) -> None:
+def test_what_a_server_calls_itself_is_marked_as_its_claim_and_cannot_look_like_more(subtests: pytest.Subtests) -> None:
     for claim, shown in CLAIMS:
         with subtests.test(shown=shown):
             assert with_claim("github", claim) == shown

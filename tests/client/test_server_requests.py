@@ -557,10 +557,7 @@ async def test_a_call_of_a_handler_returns_within_its_timeout_even_without_a_fre
         return "done"
 
     sampling = Sampling(with_tools=model, approve=always, limits=SamplingLimits(at_once=1, at_once_per_server=1))
-    async with (
-        connected(server, sampling=sampling, within=100) as client,
-        anyio.create_task_group() as tasks,
-    ):
+    async with connected(server, sampling=sampling, within=100) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "ask", {"words": "lends the slot"})
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(client.call_tool, "ask", {"words": "takes the slot"})

@@ -181,13 +181,7 @@ async def test_a_call_that_meets_a_404_lists_pinned_tools_before_it_is_made_agai
             server.heard.clear()
             server.known.clear()
             await client.call_tool("add")
-        assert server.methods() == [
-            "tools/call",
-            "initialize",
-            "notifications/initialized",
-            "tools/list",
-            "tools/call",
-        ]
+        assert server.methods() == ["tools/call", "initialize", "notifications/initialized", "tools/list", "tools/call"]
         server.description = "Reads keys."
         server.known.clear()
         with pytest.raises(ToolChanged):

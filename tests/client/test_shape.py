@@ -216,10 +216,7 @@ async def test_sampling_with_tools_in_2026_over_http_passes_few_files_and_functi
 
     answers: list[object] = []
     with anyio.fail_after(25):
-        async with (
-            serving(script) as peer,
-            Client(StreamableHttp(peer.url), sampling=sampling()) as client,
-        ):
+        async with serving(script) as peer, Client(StreamableHttp(peer.url), sampling=sampling()) as client:
             for _ in range(2):
                 await client.call_tool("ask")
             with traced() as (files, functions):

@@ -177,10 +177,7 @@ async def test_a_response_that_does_not_tell_the_era_or_none_causes_no_handshake
     def gone(message: object) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
-    answers: list[tuple[Any, type[Exception]]] = [
-        (httpx.Response(401), Unauthorized),
-        (gone, ConnectFailed),
-    ]
+    answers: list[tuple[Any, type[Exception]]] = [(httpx.Response(401), Unauthorized), (gone, ConnectFailed)]
     for discover, error in answers:
         with subtests.test(ascii(discover)):
             site = Site(server_discover=discover)

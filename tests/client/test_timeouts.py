@@ -274,11 +274,7 @@ async def test_two_handlers_at_once_for_one_call_stop_its_clocks_once_and_until_
         return request.reply("Paris")
 
     async with connected(
-        ScriptedPeer(script),
-        era="legacy",
-        sampling=sampling(with_tools=think),
-        limits=Limits(timeout=0.6),
-        within=10,
+        ScriptedPeer(script), era="legacy", sampling=sampling(with_tools=think), limits=Limits(timeout=0.6), within=10
     ) as client:
         await client.call_tool("x")
 

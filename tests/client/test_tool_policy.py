@@ -169,10 +169,7 @@ async def test_a_function_decides_by_the_definition_which_the_first_call_lists(e
 @on_both
 async def test_calls_wait_for_one_listing_together(era: Era) -> None:
     peer = offering(era, tool("a"), tool("b"))
-    async with (
-        connected(peer, tools=ToolPolicy(allow=lambda tool: True)) as client,
-        anyio.create_task_group() as tasks,
-    ):
+    async with connected(peer, tools=ToolPolicy(allow=lambda tool: True)) as client, anyio.create_task_group() as tasks:
         for name in ("a", "b", "a"):
             tasks.start_soon(client.call_tool, name)
 

@@ -96,10 +96,7 @@ CLAUDE = [
                 "sentry",
                 StreamableHttp(AT),
                 oauth=OAuthSettings(
-                    client_id="c",
-                    callback_port=8123,
-                    scopes=("read", "write"),
-                    metadata_url="https://as.example.com/x",
+                    client_id="c", callback_port=8123, scopes=("read", "write"), metadata_url="https://as.example.com/x"
                 ),
                 warnings=("oauth.xaa: the key is unknown, and ignored",),
             ),
@@ -135,12 +132,7 @@ VS_CODE = [
         "vscode",
         [
             Server("a", None, problem="env_file: the file /projects/shop/.env cannot be read: there is no such file"),
-            Server(
-                "b",
-                None,
-                warnings=("image: the key is unknown, and ignored",),
-                problem=NOT_SUPPORTED["docker"],
-            ),
+            Server("b", None, warnings=("image: the key is unknown, and ignored",), problem=NOT_SUPPORTED["docker"]),
         ],
         scope="project",
     ),
@@ -383,9 +375,7 @@ EDITORS = [
         [
             Server("hf", StreamableHttp(AT, headers={"Authorization": "Bearer <YOUR_TOKEN>"})),
             Server(
-                "a",
-                Stdio(["a"], env={"K": "${env:TOKEN}"}),
-                warnings=(stays("env.K", "${env:TOKEN}", "LM Studio"),),
+                "a", Stdio(["a"], env={"K": "${env:TOKEN}"}), warnings=(stays("env.K", "${env:TOKEN}", "LM Studio"),)
             ),
         ],
     ),
@@ -416,9 +406,7 @@ AGENTS = [
                 warnings=(f"trust: {NO_APPROVAL}",),
             ),
             Server(
-                "http",
-                StreamableHttp("https://example.com/mcp?q=%41%20b%C3%A9", headers={"X-Key": "t0k3n"}),
-                timeout=5,
+                "http", StreamableHttp("https://example.com/mcp?q=%41%20b%C3%A9", headers={"X-Key": "t0k3n"}), timeout=5
             ),
             Server(
                 "both", StreamableHttp(AT), enabled=False, warnings=("url: it is not used, because httpUrl is there",)
@@ -783,10 +771,7 @@ LIBRARIES = [
             Server(
                 "a",
                 Stdio(["a", "${TOKEN}", "${workspaceFolder}"]),
-                warnings=(
-                    stays("args[0]", "${TOKEN}", "SEP-2633"),
-                    stays("args[1]", "${workspaceFolder}", "SEP-2633"),
-                ),
+                warnings=(stays("args[0]", "${TOKEN}", "SEP-2633"), stays("args[1]", "${workspaceFolder}", "SEP-2633")),
             )
         ],
         given="sep-2633",
@@ -953,12 +938,7 @@ ANY = [
         "mcp-host",
         [Server("a", Stdio(["a"])), Server("b", StreamableHttp(AT))],
     ),
-    File(
-        "no-extension",
-        '# mine\n[mcp_servers.a]\ncommand = "a"\n',
-        "codex",
-        [Server("a", Stdio(["a"]))],
-    ),
+    File("no-extension", '# mine\n[mcp_servers.a]\ncommand = "a"\n', "codex", [Server("a", Stdio(["a"]))]),
     File("no-extension", "extensions:\n  a: {cmd: a}\n", "goose", [Server("a", Stdio(["a"]))]),
     File("no-extension", '/* mine */ {"servers": {"a": {"command": "a"}}}', "vscode", [Server("a", Stdio(["a"]))]),
     File("mcp.json", "\n", "mcp-host", [], warnings=("it is empty",)),
@@ -1012,10 +992,7 @@ ANY = [
                 warnings=("url: it is not used, because serverUrl is there", f"autoApprove: {NO_APPROVAL}"),
             ),
             Server(
-                "b",
-                Stdio(["b"]),
-                enabled=False,
-                warnings=("headers: it is not used for a server that is started",),
+                "b", Stdio(["b"]), enabled=False, warnings=("headers: it is not used for a server that is started",)
             ),
         ],
     ),

@@ -44,9 +44,7 @@ EXPANDED: dict[str, set[Form]] = {
     "fastmcp": set(),
     "inspector": set(),
     "sep-2633": {"${env:V}", "${input:id}", "${a:b | c:d}"},
-    "mcp-host": {
-        *("${V}", "${V:-d}", "${env:V}", "${input:id}", "${file:/p}", "${workspaceFolder}", "${a:b | c:d}"),
-    },
+    "mcp-host": {*("${V}", "${V:-d}", "${env:V}", "${input:id}", "${file:/p}", "${workspaceFolder}", "${a:b | c:d}")},
 }
 IN_HEADERS: dict[str, set[Form]] = {"goose": {"$V", "${V}"}}
 """More of them, in headers."""

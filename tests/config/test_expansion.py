@@ -441,10 +441,7 @@ def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> N
     remote = entry(tmp_path / "project", url="https://example.com", headers=headers).preview({})
     local = entry(tmp_path / "project", command="a", envFile=".env").preview({})
 
-    assert remote.links == (
-        f"headers.A: key.txt leads to {home}",
-        f"headers.D: {tmp_path}/outside leads to {home}",
-    )
+    assert remote.links == (f"headers.A: key.txt leads to {home}", f"headers.D: {tmp_path}/outside leads to {home}")
     assert local.links == (f"env_file: .env leads to {home}",)
 
 

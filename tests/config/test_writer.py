@@ -77,10 +77,7 @@ WRITTEN: dict[str, tuple[object, object]] = {
     "cursor": (entry(env={"T": "${env:TOKEN}"}), at("${env:TOKEN}")),
     "windsurf": (entry(env={"T": "${env:TOKEN}"}), at("${env:TOKEN}", "serverUrl")),
     "zed": ("env.T: " + NO_VARIABLES.format("Zed"), "headers.Authorization: " + NO_VARIABLES.format("Zed")),
-    "cline": (
-        {"type": "stdio", **entry(env={"T": "${env:TOKEN}"})},
-        {"type": "streamableHttp", **at("${env:TOKEN}")},
-    ),
+    "cline": ({"type": "stdio", **entry(env={"T": "${env:TOKEN}"})}, {"type": "streamableHttp", **at("${env:TOKEN}")}),
     "gemini-cli": (entry(env={"T": "${TOKEN}"}), at("${TOKEN}", "httpUrl")),
     "lm-studio": (
         "env.T: " + NO_VARIABLES.format("LM Studio"),

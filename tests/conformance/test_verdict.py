@@ -28,11 +28,7 @@ TWO = [Check("Called", "SUCCESS"), Check("Valid", "SUCCESS"), Check("Heard", "IN
         (TWO, 1, ["the client ended with exit code 1"]),
         (TWO, -9, ["the client was killed by signal 9"]),
         (TWO, None, ["the client did not end in time"]),
-        (
-            [Check("Bad", "FAILURE")],
-            2,
-            ["FAILURE Bad", "0 of 2 checks passed", "the client ended with exit code 2"],
-        ),
+        ([Check("Bad", "FAILURE")], 2, ["FAILURE Bad", "0 of 2 checks passed", "the client ended with exit code 2"]),
     ],
     ids=[
         *("passed", "more", "failure", "warning", "unknown-status", "nothing", "skipped", "error", "killed"),

@@ -6,15 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from anyio import (
-    CancelScope,
-    Event,
-    create_task_group,
-    current_time,
-    fail_after,
-    sleep_forever,
-    wait_all_tasks_blocked,
-)
+from anyio import CancelScope, Event, create_task_group, current_time, fail_after, sleep_forever, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Limits, SamplingRequest, Stdio, StreamableHttp
@@ -55,10 +47,7 @@ async def call_until_progress(client: Client) -> None:
 async def test_an_abandoned_call_is_cancelled_over_http_even_if_the_notification_fails(cancelled: Answer) -> None:
     script = mcp(call=in_turn(streams(event(PROGRESS), stay=True), says()), cancelled=cancelled)
 
-    async with (
-        serving(script) as peer,
-        Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF) as client,
-    ):
+    async with serving(script) as peer, Client(StreamableHttp(peer.url), era="legacy", limits=BRIEF) as client:
         with fail_after(PROMPT):
             await call_until_progress(client)
             assert await works(client)

@@ -11,14 +11,7 @@ from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
 from mcp_host import Client, Stdio
-from mcp_host.errors import (
-    ConnectFailed,
-    ConnectionClosed,
-    HttpStatusError,
-    McpError,
-    ProtocolError,
-    ServerError,
-)
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, McpError, ProtocolError, ServerError
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import drop, reset, says, sends

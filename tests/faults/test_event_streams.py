@@ -19,18 +19,7 @@ from tests.client.support import say_paris
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.http_server import (
-    ASK,
-    DONE,
-    LOG,
-    accept,
-    connected,
-    errors_of,
-    mcp,
-    says,
-    streams,
-    tides,
-)
+from tests.faults.http_server import ASK, DONE, LOG, accept, connected, errors_of, mcp, says, streams, tides
 from tests.transports.http_peers import Heard, Log, Peer, Wire, event
 from tests.transports.legacy_peers import Answer, hang, in_turn, refuse
 

@@ -16,18 +16,7 @@ from mcp_host.transports._http.channel import STREAM_WAIT
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.http_server import (
-    DONE,
-    LOG,
-    SOON,
-    chunked,
-    connected,
-    failing,
-    mcp,
-    streams,
-    subjects,
-    tides,
-)
+from tests.faults.http_server import DONE, LOG, SOON, chunked, connected, failing, mcp, streams, subjects, tides
 from tests.transports.http_peers import EVENTS, Heard, Log, Peer, Wire, event, head, serving
 from tests.transports.legacy_peers import in_turn
 
@@ -79,10 +68,7 @@ async def test_a_stream_that_ends_in_order_now_and_then_is_opened_again_from_whe
 
     async with connected(
         mcp(get=in_turn(*ends, streams(event(LOG), stay=True))), on_log=noting(logs), sleep=pauses
-    ) as (
-        client,
-        peer,
-    ):
+    ) as (client, peer):
         await logs.reaches(lambda logs: len(logs) == 10)
         await tides(client)
 

@@ -265,10 +265,7 @@ async def test_the_time_that_a_server_takes_to_start_does_not_count_for_a_call()
             await says(client)
 
     limits = Limits(connect_timeout=600, idle_timeout=40, timeout=40, close_timeout=0.3)
-    async with (
-        client_of(body, hands=False, on_stderr=start, limits=limits) as client,
-        create_task_group() as tasks,
-    ):
+    async with client_of(body, hands=False, on_stderr=start, limits=limits) as client, create_task_group() as tasks:
         tasks.start_soon(call)
         await wait_all_tasks_blocked()
         advance(40)

@@ -14,19 +14,7 @@ from mcp_host.errors import HttpStatusError, ProtocolError, RequestTimeout, Unau
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.fault import fault
-from tests.faults.http_server import (
-    DONE,
-    LOG,
-    TIDES,
-    connected,
-    failing,
-    mcp,
-    refused,
-    says,
-    storm,
-    subjects,
-    tides,
-)
+from tests.faults.http_server import DONE, LOG, TIDES, connected, failing, mcp, refused, says, storm, subjects, tides
 from tests.transports.http_peers import JSON, LENGTH, Heard, Log, Wire, head, serving
 from tests.transports.legacy_peers import Answer, in_turn
 

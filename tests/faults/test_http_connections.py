@@ -191,8 +191,7 @@ async def test_a_proxy_of_the_environment_is_used(proxy_at: Callable[[Peer], Non
 @libraries
 @fault("H40")
 async def test_a_proxy_of_the_environment_is_not_used_with_the_callers_own_client(
-    library: Any,
-    proxy_at: Callable[[Peer], None],
+    library: Any, proxy_at: Callable[[Peer], None]
 ) -> None:
     async with serving(mcp()) as proxy, library.AsyncClient(trust_env=False) as http:
         proxy_at(proxy)

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.asking import (
-    PARIS,
-    Model,
-    answers,
-    ask,
-    asker,
-    sampling,
-    user,
-    words,
-)
+from tests.faults.asking import PARIS, Model, answers, ask, asker, sampling, user, words
 from tests.faults.fault import fault
 
 

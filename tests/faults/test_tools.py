@@ -11,15 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_host import (
-    Client,
-    Deny,
-    Elicitation,
-    Sampling,
-    SamplingRequest,
-    Stdio,
-    UrlRequest,
-)
+from mcp_host import Client, Deny, Elicitation, Sampling, SamplingRequest, Stdio, UrlRequest
 from mcp_host.errors import ServerError
 from mcp_host.types import ElicitResult, TextContent
 from tests.faults.asking import Model, ask

@@ -75,8 +75,7 @@ async def test_a_server_that_has_gone_away_is_noticed_by_a_call_and_back_when_it
 
 @pytest.mark.fake_clock
 @pytest.mark.parametrize(
-    ("status", "state"),
-    [(401, "needs_login"), (403, "needs_login"), (502, "down"), (503, "down"), (504, "down")],
+    ("status", "state"), [(401, "needs_login"), (403, "needs_login"), (502, "down"), (503, "down"), (504, "down")]
 )
 async def test_a_call_notices_a_token_that_has_expired_and_a_gateway_without_its_server(
     status: int, state: str

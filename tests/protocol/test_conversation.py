@@ -258,8 +258,7 @@ def pick(data: st.DataObject, messages: Conversation, kind: type[ToolUseContent 
 
 
 def changed(
-    kind: type[ToolUseContent | ToolResultContent],
-    change: Callable[[st.DataObject, Blocks], Blocks],
+    kind: type[ToolUseContent | ToolResultContent], change: Callable[[st.DataObject, Blocks], Blocks]
 ) -> Mutation:
     """Change the blocks of a message that has such ones."""
 

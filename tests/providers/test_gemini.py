@@ -220,10 +220,7 @@ def test_a_turn_of_the_model_goes_back_as_it_came_and_results_have_its_ids() -> 
         turns={1: TURN},
     )
 
-    assert written[1:] == [
-        TURN,
-        {"role": "user", "parts": [answered("1", id="f1"), answered("2")]},
-    ]
+    assert written[1:] == [TURN, {"role": "user", "parts": [answered("1", id="f1"), answered("2")]}]
 
 
 def test_a_call_without_its_signature_is_text_in_the_current_turn_of_gemini_3() -> None:

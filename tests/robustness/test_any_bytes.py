@@ -180,10 +180,7 @@ async def test_a_socket_may_send_anything(said: list[bytes]) -> None:
 
 ENDLESS = 12 * MiB
 PIECE = 64 * 1024  # what is read at once
-LINES = {
-    "one line": b"x" * PIECE,
-    "many lines": b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n' * (PIECE // 40),
-}
+LINES = {"one line": b"x" * PIECE, "many lines": b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n' * (PIECE // 40)}
 BODIES = {
     "one event": (b"x" * PIECE, "text/event-stream"),
     "one event of many lines": (b"data: x\n" * (PIECE // 8), "text/event-stream"),

@@ -10,14 +10,7 @@ from typing import Any, TypeAlias
 
 import anyio
 import pytest
-from anyio import (
-    BrokenResourceError,
-    CancelScope,
-    ClosedResourceError,
-    Event,
-    create_task_group,
-    fail_after,
-)
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError, Event, create_task_group, fail_after
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from hypothesis import HealthCheck, Phase, given, settings
@@ -54,10 +47,7 @@ OURS = [*["call"] * 5, "cancel", "think", "wait", "wait", "close", "connect"]
 THEIRS = [*["answer"] * 5, "progress", "ask", "ask", "withdraw", "ping", "hang up"]
 
 ops = st.tuples(
-    st.sampled_from([*OURS, *THEIRS]),
-    st.integers(0, CALLS - 1),
-    st.sampled_from(sorted(ANSWERS)),
-    st.booleans(),
+    st.sampled_from([*OURS, *THEIRS]), st.integers(0, CALLS - 1), st.sampled_from(sorted(ANSWERS)), st.booleans()
 )
 
 

@@ -104,12 +104,7 @@ def test_no_control_character_reaches_the_terminal() -> None:
         user(text(NASTY), {"type": "audio", "data": "", "mimeType": NASTY}),
         assistant(use(NASTY, NASTY, **{NASTY[:-1]: NASTY[:-1]})),
         user(
-            result(
-                NASTY,
-                text(NASTY),
-                {"type": "resource_link", "name": NASTY, "uri": NASTY},
-                resource(NASTY, blob=""),
-            )
+            result(NASTY, text(NASTY), {"type": "resource_link", "name": NASTY, "uri": NASTY}, resource(NASTY, blob=""))
         ),
         server=NASTY,
         outer=OuterCall(NASTY, NASTY, NASTY, call_id=NASTY),
@@ -225,11 +220,7 @@ def test_tools_and_system_prompt_that_were_seen_are_only_named() -> None:
 
 async def test_the_oldest_are_forgotten() -> None:
     before = SeenBefore(most=6)
-    asked = (
-        request(user(text("first"))),
-        request(user(text("second")), tools=[ADD]),
-        request(server="another"),
-    )
+    asked = (request(user(text("first"))), request(user(text("second")), tools=[ADD]), request(server="another"))
     first, second, another = [await digests_of(each) for each in asked]
 
     before.add(first)

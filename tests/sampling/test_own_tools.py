@@ -94,9 +94,7 @@ LISTINGS: dict[str, Any] = {
 }
 
 
-async def test_with_list_tools_a_callback_runs_those_and_leaves_others_to_the_server(
-    subtests: pytest.Subtests,
-) -> None:
+async def test_with_list_tools_a_callback_runs_those_and_leaves_others_to_the_server(subtests: pytest.Subtests) -> None:
     for case, list_tools in LISTINGS.items():
         with subtests.test(case):
             model = ScriptedModel(ToolCall("add"), [ToolCall("add"), ToolCall("multiply")])

@@ -257,10 +257,4 @@ def test_an_answer_that_passes_is_legal_in_the_next_request() -> None:
     checked = check_and_correct(answer(WORDS, call("2"), call("3")), LATER, SamplingLimits())
     results = [ToolResultContent(tool_use_id=id, content=[WORDS]) for id in ("2", "3")]
 
-    conversation.check(
-        [
-            *LATER.messages,
-            AssistantMessage(checked.content),
-            UserMessage(results),
-        ]
-    )
+    conversation.check([*LATER.messages, AssistantMessage(checked.content), UserMessage(results)])

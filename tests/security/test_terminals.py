@@ -52,9 +52,7 @@ while True:
 """
 
 
-async def test_the_output_of_a_process_is_escaped_in_errors_and_logs(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_the_output_of_a_process_is_escaped_in_errors_and_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.NOTSET)
     told: list[str] = []
     body = f"EVIL = {EVIL!r}\n{SAYS}"

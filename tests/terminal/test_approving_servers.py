@@ -103,10 +103,7 @@ PARTS: dict[str, tuple[ProposedServer, list[str]]] = {
     ),
     "a host that may look like another": (
         replace(URL, expanded="https://ex\u0430mple.com/mcp", host="xn--exmple-4nf.com"),
-        [
-            "  | xn--exmple-4nf.com",
-            "This host has letters that may look like others: is it the one that you know?",
-        ],
+        ["  | xn--exmple-4nf.com", "This host has letters that may look like others: is it the one that you know?"],
     ),
     "a host that may look like another in an argument": (
         replace(COMMAND, expanded="uvx --from git+https://g\u0456thub.com/shop shop"),
@@ -192,9 +189,7 @@ async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> Non
     assert any("--last" in row for row in second)
 
 
-async def test_the_whole_entry_has_its_settings_and_is_offered_only_if_there_is_more(
-    screen: Screen,
-) -> None:
+async def test_the_whole_entry_has_its_settings_and_is_offered_only_if_there_is_more(screen: Screen) -> None:
     assert await decision(screen, "v\n", "y\n") == Allow()
 
     rows = screen.rows

@@ -111,11 +111,7 @@ async def test_without_a_session_id_there_is_no_session_to_lose(body: bytes) -> 
 
 @pytest.mark.fault("E01", "E04", "E05")
 async def test_a_response_whose_stream_is_cut_is_fetched_from_where_it_was_cut(pauses: list[float]) -> None:
-    get = in_turn(
-        refuse,
-        stream(event(NOTE_JSON, id="e-2"), b"id: e-3\ndata: {"),
-        stream(event(DONE_JSON, id="e-3")),
-    )
+    get = in_turn(refuse, stream(event(NOTE_JSON, id="e-2"), b"id: e-3\ndata: {"), stream(event(DONE_JSON, id="e-3")))
     script = legacy(post=stream(b"retry: 500\n", event(b"", id="e-1")), get=get)
 
     async with serving(script) as peer, listening(peer, sleep=pauses) as channel:

@@ -369,9 +369,7 @@ async def test_if_closed_connections_are_noticed_in_time_no_request_is_lost_and_
 
 
 @pytest.mark.parametrize(
-    ("server", "opened"),
-    [(closing(2, unheard=True), 4), (closing(2, unheard=False), 6)],
-    ids=["just then", "before"],
+    ("server", "opened"), [(closing(2, unheard=True), 4), (closing(2, unheard=False), 6)], ids=["just then", "before"]
 )
 async def test_several_requests_are_sent_over_each_connection_that_a_server_keeps(server: Script, opened: int) -> None:
     async with serving(server) as peer, Kind("ours").client() as client:

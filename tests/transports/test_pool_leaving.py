@@ -12,16 +12,7 @@ import httpx
 import pytest
 
 from tests.clock import advance
-from tests.transports.http_contract import (
-    SECONDS,
-    Kind,
-    PoolTransport,
-    both,
-    certified,
-    ours,
-    trusting,
-    untrusting,
-)
+from tests.transports.http_contract import SECONDS, Kind, PoolTransport, both, certified, ours, trusting, untrusting
 from tests.transports.http_peers import CHUNKED, LENGTH, Halting, Wire, head, response, saying, serving
 
 EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"

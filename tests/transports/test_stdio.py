@@ -141,10 +141,7 @@ async def test_a_call_that_was_never_written_says_that_it_has_not_run() -> None:
 
     limits = Limits(max_outbox=2_000_000, close_timeout=0.6)
     with anyio.fail_after(60):
-        async with (
-            Client(Stdio(python("time.sleep(60)")), limits=limits) as client,
-            anyio.create_task_group() as tasks,
-        ):
+        async with Client(Stdio(python("time.sleep(60)")), limits=limits) as client, anyio.create_task_group() as tasks:
             for name, size in (("is begun", 1_500_000), ("is in line", 500_000)):
                 tasks.start_soon(call, name, size)
                 await anyio.wait_all_tasks_blocked()

@@ -32,12 +32,7 @@ def call(id: str = "call_0", name: str = "add", **input: object) -> ToolUseConte
     return ToolUseContent(id=id, name=name, input=input)
 
 
-SAID: list[AssistantContentBlock] = [
-    TextContent(text="So:"),
-    TextContent(text=""),
-    call(a=1, b=[2]),
-    call("call_1"),
-]
+SAID: list[AssistantContentBlock] = [TextContent(text="So:"), TextContent(text=""), call(a=1, b=[2]), call("call_1")]
 
 
 def keep(

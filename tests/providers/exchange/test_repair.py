@@ -41,10 +41,7 @@ PARTS: dict[str, tuple[Any, Any]] = {
     "an unknown type": ({"type": "date"}, said(type="date")),
     "a union of draft 3": ({"type": ["string", NUMBER]}, said(type=["string", NUMBER])),
     "a type that is a schema": ({"type": TEXT}, said(type=TEXT)),
-    "a tuple": (
-        {"items": [TEXT, None], "additionalItems": False},
-        {"prefixItems": [TEXT, {}], "items": {"not": {}}},
-    ),
+    "a tuple": ({"items": [TEXT, None], "additionalItems": False}, {"prefixItems": [TEXT, {}], "items": {"not": {}}}),
     "an empty tuple": ({"items": [], "additionalItems": TEXT}, {"items": TEXT}),
     "additional items without a tuple": ({"items": TEXT, "additionalItems": NUMBER}, {"items": TEXT}),
     "no items": ({"items": None}, {}),

@@ -317,10 +317,7 @@ def test_gemini_gets_the_keywords_that_it_reads_and_the_others_in_words(subtests
                 **an_object(a={"$ref": "#/definitions/T"}),
                 "definitions": {"T": an_object([], next={"$ref": "#/definitions/T"})},
             },
-            {
-                **an_object(a={"$ref": "#/$defs/T"}),
-                "$defs": {"T": an_object([], next={"$ref": "#/$defs/T"})},
-            },
+            {**an_object(a={"$ref": "#/$defs/T"}), "$defs": {"T": an_object([], next={"$ref": "#/$defs/T"})}},
         ),
         (
             "other keywords",

@@ -105,10 +105,7 @@ REFERRING: dict[str, tuple[Wire, Wire]] = {
         {"properties": {"next": {"$ref": "#"}}},
         {"properties": {"next": ref("root")}, "$defs": {"root": {"properties": {"next": ref("root")}}}},
     ),
-    "a recursive definition as root": (
-        {**ref("N"), "$defs": {"N": LINKED}},
-        {**LINKED, "$defs": {"N": LINKED}},
-    ),
+    "a recursive definition as root": ({**ref("N"), "$defs": {"N": LINKED}}, {**LINKED, "$defs": {"N": LINKED}}),
     "two names alike": (
         {"anyOf": [ref("a b"), ref("a-b")], "$defs": {"a b": {"not": ref("a b")}, "a-b": {"not": ref("a-b")}}},
         {"anyOf": [ref("a_b"), ref("a_b_")], "$defs": {"a_b": {"not": ref("a_b")}, "a_b_": {"not": ref("a_b_")}}},
