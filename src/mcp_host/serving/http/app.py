@@ -299,6 +299,5 @@ def _accept(http: HttpExchange, post: Post, endpoint: Endpoint) -> ReceivedReque
 async def _send_events(http: HttpExchange, stream: EventStream, position: int, headers: Mapping[str, str]) -> None:
     """Send events until the stream ends, the client disconnects, or another connection takes over."""
     await http.start_events(headers)
-    async with http.while_connected():
-        await stream.send_to(http.write, position)
+    await stream.send_to(http.write, position, http.disconnected)
     await http.end_events(headers, stream.retry)

@@ -105,8 +105,8 @@ class HttpExchange:
         await self._send({"type": "http.response.body", "body": response.body})
 
     async def start_events(self, headers: Mapping[str, str]) -> None:
-        """Begin a response that is an event stream."""
-        self._started = True
+        """Begin a response that is an event stream, which may stay open for hours: the request is let go of."""
+        self._started, self.headers, self.body = True, {}, b""
         await self._start(200, {"content-type": EVENTS, "cache-control": "no-cache", **headers})
 
     async def write(self, events: bytes) -> None:
@@ -118,6 +118,11 @@ class HttpExchange:
             await self.start_events(headers)
         await self._send({"type": "http.response.body", "body": last})
 
+    @property
+    def disconnected(self) -> Callable[[], Awaitable[object]]:
+        """Waits until the client disconnects, once the body has been read. It may be cancelled, and called again."""
+        return self._receive
+
     @asynccontextmanager
     async def while_connected(self) -> AsyncIterator[TaskGroup]:
         """Run the body and its tasks to their end. If the client disconnects, all of it is cancelled."""
@@ -125,7 +130,7 @@ class HttpExchange:
 
         async def watch() -> None:
             with watching:
-                await self._receive()  # the body has been read, so this is the end of the connection
+                await self.disconnected()
                 tasks.cancel_scope.cancel()
 
         async with create_task_group() as tasks:

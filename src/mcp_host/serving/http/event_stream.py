@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from anyio import move_on_after
+from anyio import CancelScope, move_on_after, sleep_forever
 
 from mcp_host.concurrency.synchronization import Event
 from mcp_host.protocol.jsonrpc import Message, Notification, encode
@@ -37,7 +37,9 @@ class EventStream:
         """Bytes of the events that are kept, sent or not."""
         self._ended = False
         self._connection = 0
-        self._changed = Event()
+        self._begun = Event()
+        self._waiting: CancelScope | None = None
+        """In which the newest connection waits for events; None while it does not."""
 
     def append(self, data: bytes) -> None:
         """Add an event. *data* is a message in one line, or empty for an event that only has an id."""
@@ -55,8 +57,7 @@ class EventStream:
 
     async def begun(self) -> None:
         """Wait for the first event, or the end."""
-        while not (len(self) or self._ended):
-            await self._changed.wait()
+        await self._begun.wait()
 
     def end(self) -> None:
         """No event will be added."""
@@ -69,10 +70,16 @@ class EventStream:
         self._connection += 1
         self._wake()
 
-    async def send_to(self, write: Callable[[bytes], Awaitable[None]], position: int) -> None:
-        """Write events from *position* on, until the stream ends or a newer connection takes over.
+    async def send_to(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        position: int,
+        disconnected: Callable[[], Awaitable[object]] = sleep_forever,
+    ) -> None:
+        """Write events from *position* on, until the stream ends, a newer connection takes over or *disconnected* returns.
 
-        After `KEEP_ALIVE` seconds without an event, a comment is written.
+        After `KEEP_ALIVE` seconds without an event, a comment is written. While nothing is written, *disconnected* is
+        awaited, and cancelled for the next event: a task for it would cost each session 4 KiB.
         """
         self._connection += 1
         self._wake()
@@ -85,9 +92,16 @@ class EventStream:
             elif self._ended:
                 return
             else:
-                with move_on_after(KEEP_ALIVE) as waiting:
-                    await self._changed.wait()
-                if waiting.cancelled_caught:
+                try:
+                    with move_on_after(KEEP_ALIVE) as waiting:
+                        self._waiting = waiting
+                        await disconnected()
+                        return
+                    is_silent = self._waiting is waiting  # `_wake` has not been called
+                finally:
+                    if self._waiting is waiting:
+                        self._waiting = None
+                if is_silent:
                     await write(COMMENT)
 
     @property
@@ -110,5 +124,8 @@ class EventStream:
         return self._dropped + len(self._events)
 
     def _wake(self) -> None:
-        self._changed.set()
-        self._changed = Event()
+        if len(self) or self._ended:
+            self._begun.set()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
