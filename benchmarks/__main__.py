@@ -23,6 +23,7 @@ from benchmarks.report import (
 )
 from benchmarks.scenarios import (
     BY_REVISION,
+    CLIENT_SESSIONS,
     RELAY_GOALS,
     RELAYED,
     RELAYED_SESSIONS,
@@ -144,6 +145,7 @@ def relays_tables(options: argparse.Namespace, url: str) -> dict[str, str]:
     share = QUICK_SHARE if options.quick else 1.0
     rows = compare(RELAYED, RELAYS, url, options.rounds, share)
     rows += compare(RELAYED_SESSIONS, RELAYS[:1], url, options.rounds, share)
+    rows += compare(CLIENT_SESSIONS, [OURS], url, options.rounds, share)
     return {"relays": relays_table(rows, RELAYS, RELAY_GOALS)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.job import ADDRESSES, Job, Kind, Measurement, Server
@@ -173,6 +173,9 @@ RELAYED_SESSIONS = [
              operations=500, warm_up=20),
 ]
 """The same for our proxy alone, over HTTP."""
+
+CLIENT_SESSIONS = [replace(row, name="client-sessions", title="the same of our client") for row in RELAYED_SESSIONS]
+"""What a session takes without a proxy."""
 # fmt: on
 
 RELAY_GOALS = {

@@ -191,6 +191,23 @@ async def test_nothing_is_kept_of_a_host_that_has_gone() -> None:
     assert relay_of(proxy).begun == set()
 
 
+async def test_the_sessions_of_a_user_over_http_share_idle_connections_with_no_other_user() -> None:
+    relay = relay_of(Proxy("http://localhost/mcp"))
+    sessions = [relay.begin(None, user) for user in ("ada", "ada", "bob")]
+    first, second, other = (session.settings.server for session in sessions)
+    assert first is second
+    assert len({first, other, relay.settings.server}) == 3
+    for session in sessions:
+        await session._end()
+    del sessions, session
+
+    assert relay.by_principal is not None
+    assert not [*relay.by_principal.items()]
+
+    relay = relay_of(Proxy(["server"]))
+    assert relay.begin(None, "ada").settings is relay.settings
+
+
 async def test_a_host_that_goes_while_it_is_asked_is_no_failure_of_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     model = HangingModel()
 

@@ -17,6 +17,7 @@ from joserfc.jwk import ECKey, OctKey
 from pydantic_core import from_json, to_json
 
 from mcp_host import Client, StreamableHttp
+from mcp_host.protocol.negotiation import LEGACY_VERSIONS
 from mcp_host.proxy import Proxy
 from mcp_host.serving import in_process
 from mcp_host.serving.http.access import ProtectedResource
@@ -277,6 +278,43 @@ async def post(app: HttpApp, user: str, body: Wire, headers: Wire | None = None)
     given = {"authorization": f"Bearer {user}", "accept": ACCEPT, **(headers or {})}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         return await http.post("/mcp", headers=given, json=body)
+
+
+async def test_users_share_no_connection_to_the_server_and_sessions_no_cookie() -> None:
+    """What a server says too much over a kept connection is read as the answer to the next request."""
+    served, heard, users = Planner(LEGACY_VERSIONS).asgi(json_response=True), list[tuple[str, int, str]](), list[str]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope["headers"])
+        heard.append((users[-1], scope["client"][1], headers.get(b"cookie", b"").decode()))
+        if scope["method"] == "GET":  # a stream would keep a connection
+            await send({"type": "http.response.start", "status": 405, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+            return
+
+        async def send_with_cookie(event: Any) -> None:
+            if event["type"] == "http.response.start" and b"mcp-session-id" not in headers:
+                event["headers"] = [*event["headers"], (b"set-cookie", b"session=%d" % len(users))]
+            await send(event)
+
+        await served(scope, receive, send_with_cookie)
+
+    with serving(app) as origin:
+        proxy = Proxy(f"{origin}/mcp", era="legacy")
+        host = HttpApp(proxy._service, json_response=True, path="/mcp", protected=BY_NAME)
+        with fail_after(IN_TIME):
+            for user in ("ada", "ada", "bob"):
+                users.append(user)
+                begun = await post(host, user, request(0, "initialize", INITIALIZE))
+                session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+                assert (await post(host, user, request(1, "tools/list"), session)).status_code == 200
+                assert {cookie for _, _, cookie in heard[-2:]} == {f"session={len(users)}"}
+            requests = [*heard]  # those that end the sessions come in any order
+            await host.aclose()
+
+    by_user = {name: {connection for user, connection, _ in requests if user == name} for name in users}
+    assert by_user["ada"].isdisjoint(by_user["bob"])
+    assert [cookie for _, _, cookie in requests].count("") == len(users)
 
 
 async def test_users_are_forgotten_when_they_are_idle_and_others_come() -> None:

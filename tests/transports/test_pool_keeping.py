@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import anyio
+import h11
 import httpx
 import pytest
 from anyio.abc import SocketAttribute, SocketListener
 
-from mcp_host.transports._http.pool import Pool
-from tests.transports.http_contract import Kind, both, ours, untrusting
+from mcp_host.errors import ConnectionClosed
+from mcp_host.limits import Limits
+from mcp_host.transports._http.backend import PoolBackend
+from mcp_host.transports._http.pool import IdleConnections, Pool, SharedConnections
+from mcp_host.transports.http import StreamableHttp
+from tests.transports.http_contract import SECONDS, Kind, both, ours, untrusting
 from tests.transports.http_peers import CHUNKED, Log, Script, Wire, head, saying, saying_once, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -432,3 +437,70 @@ async def test_a_request_that_cannot_be_sent_again_fails_as_it_did_at_first() ->
             await client.get(url)
             with pytest.raises(httpx.RemoteProtocolError, match="closed the connection"):
                 await client.get(url)
+
+
+# Shared
+
+
+GET = h11.Request(method="GET", target="/", headers=[("host", "tides.example")])
+
+
+async def test_pools_share_the_connections_that_are_idle_and_no_others() -> None:
+    """One in use is closed with its own pool, and idle ones with the last."""
+    hung_up = Log[int]()
+
+    async def script(wire: Wire) -> None:
+        number = peer.connections
+        for answer in (EMPTY, EMPTY, head(200, {"content-length": "4"}) + b"ti"):
+            await wire.hear()
+            await wire.say(answer)
+        await wire.hung_up()
+        hung_up.append(number)
+
+    async with serving(script) as peer:
+        idle = IdleConnections()
+        first, second = (Pool(httpx.URL(peer.url), "", untrusting(), idle=idle) for _ in range(2))
+        with anyio.fail_after(SECONDS):
+            for pool in (first, second):
+                assert (await pool.request(GET, b"", repeatable=True)).complete
+            assert (peer.connections, len(idle.connections)) == (1, 1)
+
+            unread = await first.request(GET, b"", repeatable=True)
+            assert await unread.read_raw() == b"ti"
+            assert (await second.request(GET, b"", repeatable=True)).complete
+            await first.aclose()
+            await first.aclose()
+            await hung_up.reaches(lambda numbers: numbers == [1])
+            with pytest.raises(ConnectionClosed):
+                await unread.read_raw()
+            assert (await second.request(GET, b"", repeatable=True)).complete
+            assert (peer.connections, len(idle.connections)) == (2, 1)
+
+            [kept] = idle.connections
+            await second.aclose()
+            assert (kept.readable, idle.connections) == (True, [])
+
+
+def test_another_event_loop_has_other_connections() -> None:
+    shared = SharedConnections()
+
+    async def here() -> IdleConnections:
+        assert shared.here() is shared.here()
+        return shared.here()
+
+    first, second = (anyio.run(here, backend=backend) for backend in ("asyncio", "trio"))
+    assert first is not second
+    assert anyio.run(here) is not second
+
+
+async def test_clients_share_idle_connections_only_over_a_transport_for_that() -> None:
+    plain = StreamableHttp("http://localhost/mcp")
+    sharing = plain._sharing()
+    idle = list[IdleConnections]()
+    for transport in (sharing, sharing.named("tides"), plain, plain, plain._sharing()):
+        async with transport.open(Limits()) as channel:
+            assert isinstance(channel._backend, PoolBackend)
+            idle.append(channel._backend._pool._idle)
+
+    assert idle[0] is idle[1]
+    assert len({*idle}) == 4

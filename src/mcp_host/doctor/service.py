@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -46,7 +46,7 @@ class CheckupService(Service):
     checkups: dict[str, Checkup] = field(default_factory=dict)
     """By revision."""
 
-    def begin(self, peer: Peer | None) -> CheckupService:
+    def begin(self, peer: Peer | None, principal: Hashable = None) -> CheckupService:
         return replace(self, subscriptions=[])  # the session's own is the first
 
     def notified(self, notification: Notification) -> None:

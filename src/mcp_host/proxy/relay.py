@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence, Set
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self, TypeAlias
+from weakref import WeakValueDictionary
 
 from anyio import CancelScope, sleep
 
@@ -33,6 +34,7 @@ from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.service import Ask, Handler, Peer, Prepare, Service
 from mcp_host.serving.subscriptions import LISTED
+from mcp_host.transports.http import StreamableHttp
 from mcp_host.types import Implementation, JSONObject
 from mcp_host.version import __version__
 
@@ -79,6 +81,8 @@ class Relay(Service):
     backoff: Backoff = field(default_factory=partial(Backoff, max_failures=0, max_delay=60.0, min_delay=0.5))
     begun: set[Relay] = field(default_factory=set)
     """Those of the hosts, if this one is what they are made from."""
+    by_principal: WeakValueDictionary[Hashable, Settings] | None = None
+    """Their settings."""
     ended: Callable[[Relay], object] = lambda relay: None
     """Called once the host's session has ended and the connections are closed."""
 
@@ -100,11 +104,22 @@ class Relay(Service):
             peer=peer,
         )
 
-    def begin(self, peer: Peer | None) -> Relay:
-        relay = Relay.of(self.settings, peer)
+    def begin(self, peer: Peer | None, principal: Hashable = None) -> Relay:
+        relay = Relay.of(self._settings_of(principal), peer)
         relay.ended = self.begun.discard
         self.begun.add(relay)
         return relay
+
+    def _settings_of(self, principal: Hashable) -> Settings:
+        """Those of the sessions of *principal*, which share their idle connections over HTTP with no other's."""
+        server = self.settings.server
+        if not isinstance(server, StreamableHttp):
+            return self.settings
+        if self.by_principal is None:
+            self.by_principal = WeakValueDictionary()
+        if (settings := self.by_principal.get(principal)) is None:
+            settings = self.by_principal[principal] = replace(self.settings, server=server._sharing())
+        return settings
 
     def end(self) -> None:
         spawn(self._end)

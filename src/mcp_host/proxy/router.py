@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -86,8 +86,8 @@ class Router(Service):
             relay.subscriptions = router.subscriptions
         return router
 
-    def begin(self, peer: Peer | None) -> Router:
-        relays = {name: relay.begin(peer) for name, relay in self.servers.items()}
+    def begin(self, peer: Peer | None, principal: Hashable = None) -> Router:
+        relays = {name: relay.begin(peer, principal) for name, relay in self.servers.items()}
         return Router.of(relays, name=self.info.name, resume_timeout=self.resume_timeout, state_key=self.state_key)
 
     def end(self) -> None:

@@ -19,7 +19,7 @@ SamplingChoice: TypeAlias = Literal["auto", "always", "never"]
 """Whether the proxy's model answers: if the host cannot, always, or never."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Settings:
     """What a `Proxy` was made with."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence, Set
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -56,8 +56,8 @@ class Service(ABC):
     pause = 0.0
     """Seconds in which a function may request more input for the same round, since 2026-07-28: where it asks for another process."""
 
-    def begin(self, peer: Peer | None) -> Service:
-        """The service of a session with *peer*, or of stateless requests: by default this one, which they share."""
+    def begin(self, peer: Peer | None, principal: Hashable = None) -> Service:
+        """The service of a session of *principal* with *peer*, or of its stateless requests: by default this one, which all share."""
         return self
 
     def end(self) -> None:  # noqa: B027  # most need not know

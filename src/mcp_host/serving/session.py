@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 
 from mcp_host.protocol.eras import INITIALIZED
@@ -29,13 +30,20 @@ class Session:
     (2026-07-28, basic/versioning).
     """
 
-    def __init__(self, service: Service, spawn: Spawn, send: Send, on_cancelled: OnCancelled = lambda id: None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        spawn: Spawn,
+        send: Send,
+        on_cancelled: OnCancelled = lambda id: None,
+        principal: Hashable = None,
+    ) -> None:
         self.client: RemoteClient | None = None
         """The client, once it has sent `initialize`."""
         self._dispatcher = Dispatcher(
             spawn, send, self._answer, on_cancelled, lambda response: self._service.unexpected(response)
         )
-        self._service = service.begin(Peer(self._dispatcher.request, self._dispatcher.notify))
+        self._service = service.begin(Peer(self._dispatcher.request, self._dispatcher.notify), principal)
         self.stateless = Stateless(self._service, spawn)
         self._subscription = Subscription(self._dispatcher.notify)
         self._service.subscriptions.append(self._subscription)

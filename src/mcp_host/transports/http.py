@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_host.transports._http.authorization import Auth
     from mcp_host.transports._http.channel import HttpChannel
+    from mcp_host.transports._http.pool import SharedConnections
     from mcp_host.transports._http.session import Timing
     from mcp_host.transports._http.tls import Cert, FilePath, Verify
 
@@ -81,6 +82,7 @@ class StreamableHttp:
     _name: str = field(init=False)
     _cert: tuple[str, str | None, str | None] | None = field(init=False, default=None)
     _host_name: str | None = field(init=False, default=None)
+    _shared: SharedConnections | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         from mcp_host.transports._http.url import display_url, parse_url
@@ -148,6 +150,14 @@ class StreamableHttp:
         object.__setattr__(transport, "_host_name", name)
         return transport
 
+    def _sharing(self) -> StreamableHttp:
+        """The same server, for clients that share their idle connections to it. Everything else is each client's own."""
+        from mcp_host.transports._http.pool import SharedConnections
+
+        transport = copy(self)
+        object.__setattr__(transport, "_shared", SharedConnections())
+        return transport
+
     def __repr__(self) -> str:
         return f"StreamableHttp({self.name!r}{'' if self.uds is None else f', uds={self.uds!r}'})"
 
@@ -170,7 +180,15 @@ class StreamableHttp:
         if client is None:
             uds = None if self.uds is None else os.fspath(self.uds)
             backend = own_backend(
-                url, headers, name, limits, verify=self.verify, cert=self._cert, uds=uds, auth=self.auth
+                url,
+                headers,
+                name,
+                limits,
+                verify=self.verify,
+                cert=self._cert,
+                uds=uds,
+                auth=self.auth,
+                idle=None if self._shared is None else self._shared.here(),
             )
         else:
             backend = HttpxBackend(url, headers, name, client, self.auth)

@@ -280,7 +280,7 @@ class HttpApp:
                 self._endpoints.pop(each).close()
             if len(self._endpoints) >= self._max_sessions:
                 raise HttpError(503, f"there are {self._max_sessions:,} users already", retry_after="60")
-            service = self._service.begin(None)
+            service = self._service.begin(None, principal)
             stateless = Stateless(service, spawn_in_scope, owner=repr((self._token, principal)))
             self._endpoints[principal] = Endpoint(service, stateless, used=current_time())
         return self._endpoints[principal]

@@ -80,7 +80,7 @@ class HttpSession:
         self.id = token_urlsafe(16)  # "The session ID MUST only contain visible ASCII characters"
         self.get_stream = EventStream("get")
         self._json_response = json_response
-        self._session = Session(service, spawn_in_scope, self._send, self._settle)
+        self._session = Session(service, spawn_in_scope, self._send, self._settle, principal)
         self._posts: dict[Id, Post] = {}
         self._ended: list[EventStream] = []
         self._count = 0  # of requests

@@ -34,7 +34,7 @@ from mcp_host.transports._http.authorization import (
     library_of,
     send_authorized,
 )
-from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, Pool, PoolResponse
+from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, IdleConnections, Pool, PoolResponse
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
 from mcp_host.transports._http.tls import (
     ClientCertificate,
@@ -511,12 +511,14 @@ class PoolBackend(HttpBackend):
         uds: str | None = None,
         auth: ReadyAuth | None = None,
         connect: Connect = connect_tcp,
+        idle: IdleConnections | None = None,
     ) -> None:
         self._pool = Pool(
             url,
             name,
             tls,
             uds=uds,
+            idle=idle,
             connect=connect,
             connect_timeout=limits.connect_timeout,
             write_timeout=limits.stall_timeout,
@@ -629,8 +631,11 @@ def own_backend(
     cert: ClientCertificate | None = None,
     uds: str | None = None,
     auth: Auth | None = None,
+    idle: IdleConnections | None = None,
 ) -> HttpBackend:
     """The backend where the caller gave no client. Proxies of the environment apply, but not to a unix socket.
+
+    *idle* are the connections that are shared where none of these and no client of httpx come between.
 
     An *auth* that is no `ReadyAuth` may send requests anywhere, which is what clients of its library are for.
 
@@ -639,7 +644,7 @@ def own_backend(
     """
     tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
     if (uds is not None or not proxied(url)) and (auth is None or isinstance(auth, ReadyAuth)):
-        return PoolBackend(url, headers, name, limits, tls, uds, auth)
+        return PoolBackend(url, headers, name, limits, tls, uds, auth, idle=idle)
     library = httpx if auth is None else library_of(auth)
     timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.

@@ -34,6 +34,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from anyio.streams.tls import TLSAttribute, TLSStream
 from h11._receivebuffer import ReceiveBuffer
 
+from mcp_host.concurrency.backends import Loop
 from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
 from mcp_host.secret import SecretBytes
 from mcp_host.transports._http.response import HttpResponse
@@ -56,12 +57,39 @@ _SOCKET_ERRORS = (BrokenResourceError, ClosedResourceError, BusyResourceError, E
 _END = h11.EndOfMessage()
 
 
+class IdleConnections:
+    """The idle connections of pools to one origin. What the last pool leaves is to be closed."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        """The one that was used last is last."""
+        self.early_closes = 0
+        """How many kept connections in a row the server has closed right after their first response."""
+        self.pools = 0
+        """How many use them."""
+
+
+class SharedConnections:
+    """Where pools find the `IdleConnections` that they share. Other event loops and processes have others."""
+
+    def __init__(self) -> None:
+        self._loop: Loop | None = None
+        self._idle = IdleConnections()
+
+    def here(self) -> IdleConnections:
+        """Those of the running event loop."""
+        if self._loop is None or not self._loop.is_running():
+            self._loop, self._idle = Loop.running(), IdleConnections()
+        return self._idle
+
+
 class Pool:
     """The connections to the origin of *url*. *name* is the URL for error messages.
 
     Requests in flight are not bounded here: streams stay open for hours, and a request
     must not wait for them. `HttpChannel` bounds calls. *tls* is used for https. *uds* is the
     path of a unix socket to connect to, instead of the URL's host. *connect* takes the place of `anyio.connect_tcp`.
+    *idle* is what other pools to the same origin keep connections in, with the same *tls*.
     """
 
     def __init__(
@@ -71,6 +99,7 @@ class Pool:
         tls: ssl.SSLContext,
         *,
         uds: str | None = None,
+        idle: IdleConnections | None = None,
         connect: Connect = connect_tcp,
         connect_timeout: float | None = None,
         write_timeout: float | None = None,
@@ -88,10 +117,9 @@ class Pool:
         self._write_timeout = write_timeout
         self._max_idle = max_idle
         self._keepalive = keepalive
-        self._idle: list[Connection] = []
+        self._idle = idle or IdleConnections()
+        self._idle.pools += 1
         self._busy: set[Connection] = set()
-        self._early_closes = 0
-        """How many kept connections in a row the server has closed right after their first response."""
 
     async def request(self, request: h11.Request, body: bytes, *, repeatable: bool) -> PoolResponse:
         """Send *request*; return its response, which has to be read or closed.
@@ -120,7 +148,7 @@ class Pool:
             connection, head = await self._repeat(request, body, exc)
         else:
             if used:
-                self._early_closes = 0
+                self._idle.early_closes = 0
         response = PoolResponse(self, connection, head)
         await response.parse(connection)
         return response
@@ -139,18 +167,23 @@ class Pool:
             raise
 
     async def aclose(self) -> None:
-        """Close every connection, those in use too."""
+        """Close every connection, those in use too. Idle ones stay for the pools that share them."""
+        if self.closed:
+            return
         self.closed = True
-        connections = [*self._idle, *self._busy]
-        self._idle.clear()
+        self._idle.pools -= 1
+        connections = [*self._busy]
+        if not self._idle.pools:
+            connections += self._idle.connections
+            self._idle.connections.clear()
         for connection in connections:
             await connection.close()
 
     async def _take(self) -> Connection:
         """The idle connection that was used last, if it is still good; else a new one."""
         closed_early = False
-        while self._idle:
-            connection = self._idle.pop()
+        while self._idle.connections:
+            connection = self._idle.connections.pop()
             self._busy.add(connection)
             left = connection.expires - monotonic()
             if left > 0 and not connection.readable:
@@ -158,16 +191,16 @@ class Pool:
             closed_early |= connection.responses == 1 and left > max(0.0, self._keepalive - EARLY_CLOSE)
             await self.discard(connection)
         if closed_early:
-            self._early_closes += 1
+            self._idle.early_closes += 1
         return await self._open()
 
     async def _count_closed(self, connection: Connection) -> None:
         """The server has closed one kept *connection*, so probably all: the next request gets a new one."""
         # If more than one was in use, only the first counts.
-        if connection.responses == 1 and connection.early_closes == self._early_closes:
-            self._early_closes += 1
-        while self._idle:
-            await self._idle.pop().close()
+        if connection.responses == 1 and connection.early_closes == self._idle.early_closes:
+            self._idle.early_closes += 1
+        while self._idle.connections:
+            await self._idle.connections.pop().close()
 
     async def _open(self) -> Connection:
         """Open a connection. With TLS, the server's certificate is checked.
@@ -207,22 +240,23 @@ class Pool:
         if self.closed:
             await connection.close()
             raise closed
-        connection.early_closes = self._early_closes
+        connection.early_closes = self._idle.early_closes
         self._busy.add(connection)
         return connection
 
     async def release(self, connection: Connection) -> None:
         """Keep a connection whose response has been read, or close it."""
-        keep = not self.closed and len(self._idle) < self._max_idle and self._early_closes < MAX_EARLY_CLOSES
+        idle = self._idle.connections
+        keep = not self.closed and len(idle) < self._max_idle and self._idle.early_closes < MAX_EARLY_CLOSES
         if not keep or not connection.reset():
             await self.discard(connection)
             return
         self._busy.discard(connection)
         now = monotonic()
         connection.expires = now + self._keepalive
-        self._idle.append(connection)
-        while self._idle and self._idle[0].expires < now:  # the oldest first
-            await self.discard(self._idle.pop(0))
+        idle.append(connection)
+        while idle and idle[0].expires < now:  # the oldest first
+            await self.discard(idle.pop(0))
 
     async def discard(self, connection: Connection) -> None:
         """Close a connection."""
@@ -312,7 +346,7 @@ class Connection:
         self.responses = 0
         """How many complete responses it has carried."""
         self.early_closes = 0
-        """What `Pool` had counted of these when this connection was opened."""
+        """What `IdleConnections` had counted of these when this connection was opened."""
         self.response_begun = False
         """Whether any byte has arrived since the last request began."""
         self._stream = stream
