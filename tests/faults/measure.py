@@ -13,7 +13,7 @@ from types import FrameType
 
 from anyio import sleep
 
-IDLE = 0.1  # seconds
+IDLE = 0.1  # seconds, real ones: only that time passes tells an endless loop from one that waits
 FEW_CALLS = 2_000  # of Python functions within that time
 TRIES = 5
 LINEAR = 24  # times as long, for eight times the size: as far from linear time as from quadratic

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import sniffio
-from anyio import fail_after, move_on_after, wait_all_tasks_blocked
+from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
@@ -23,13 +23,13 @@ from mcp_host.errors import ConnectFailed, HttpStatusError, McpError, MessageToo
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Request, Success, decode, encode
 from mcp_host.testing import ScriptedPeer
-from mcp_host.types import CallToolResult, PromptReference
+from mcp_host.types import PromptReference
 from tests.client.support import HANDSHAKE, QUESTION, sampling
 from tests.elicitation.asking import form
 from tests.extent import on_both
 from tests.faults.fault import Held, fault
 from tests.faults.http_server import connected, failing, mcp, says, streams, subjects, tides
-from tests.faults.measure import FEW_CALLS, TRIES, calls_while_idle, processor_time
+from tests.faults.measure import FEW_CALLS, calls_while_idle, processor_time
 from tests.faults.responsive import pulse
 from tests.transports.children import python
 from tests.transports.http_peers import JSON, Heard, Wire, event, serving
@@ -161,7 +161,7 @@ async def test_a_large_text_is_read_without_blocking_the_loop() -> None:
         assert len((await client.call_tool("tides")).text) == len(words)
         await tides(client)
 
-    assert loop.longest < 10 * processor_time(lambda: decode(b'{"a":"%s"}' % words))
+    assert loop.longest < 30 * processor_time(lambda: decode(b'{"a":"%s"}' % words))
 
 
 @fault("R06")
@@ -248,7 +248,7 @@ RESULTS: dict[str, tuple[dict[str, Any], Ask, str | None]] = {
         None,
     ),
     "texts in one message with many members": (
-        {"messages": [{"role": "user", "content": [""] * 1_999, **{str(n): 0 for n in range(20_000)}}]},
+        {"messages": [{"role": "user", "content": [""] * 1_999, **{str(n): 0 for n in range(10_000)}}]},
         PROMPT,
         None,
     ),
@@ -277,12 +277,14 @@ OF_THE_SERVER: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def bound(raw: bytes) -> float:
-    """Some times what it takes to read this JSON, and then the largest result that is ordinary: for one step of the loop.
+async def longest_allowed(client: Client, raw: bytes) -> float:
+    """Some times what it takes to read this JSON, and to get the largest result that is ordinary: for one step of the loop.
 
-    Measuring which branches are taken doubles the time of Python's code, but not that of the parser.
+    The server's next result is that one. It runs the same code: where branches are measured, Python's takes twice as long.
     """
-    return 10 * (processor_time(lambda: decode(raw)) + processor_time(lambda: CallToolResult.from_wire(ORDINARY)))
+    async with pulse() as loop:
+        assert len((await client.call_tool("x")).content) == 9_000
+    return 5 * (processor_time(lambda: decode(raw)) + loop.longest)
 
 
 @fault("R06")
@@ -297,14 +299,11 @@ async def test_no_result_that_the_limits_let_through_takes_a_long_step_to_read(s
             await peer.reply(await peer.receive(), ORDINARY)
 
         with subtests.test(case):
-            for _ in range(TRIES):
-                async with Client(ScriptedPeer(script)) as client, pulse() as loop:
+            async with Client(ScriptedPeer(script)) as client:
+                async with pulse() as loop:
                     with nullcontext() if refusal is None else pytest.raises(ProtocolError, match=refusal):
                         await ask(client)
-                    assert len((await client.call_tool("x")).content) == 9_000
-                if loop.longest < (longest := bound(raw)):
-                    break
-            assert loop.longest < longest
+                assert loop.longest < await longest_allowed(client, raw)
 
 
 @fault("R06")
@@ -318,15 +317,14 @@ async def test_no_request_of_a_server_takes_a_long_step_to_read(subtests: pytest
             await peer.send_raw(raw)
             answer = await peer.receive()
             await peer.reply(call, {"content": [{"type": "text", "text": answer["error"]["message"]}]})
+            await peer.reply(await peer.receive(), ORDINARY)
 
         with subtests.test(case):
             elicitation = Elicitation(form=FormRequest.decline)
-            async with (
-                Client(ScriptedPeer(script), sampling=sampling(), elicitation=elicitation) as client,
-                pulse() as loop,
-            ):
-                assert (await client.call_tool("x")).text == refusal
-            assert loop.longest < bound(raw)
+            async with Client(ScriptedPeer(script), sampling=sampling(), elicitation=elicitation) as client:
+                async with pulse() as loop:
+                    assert (await client.call_tool("x")).text == refusal
+                assert loop.longest < await longest_allowed(client, raw)
 
 
 @fault("R06")
@@ -335,33 +333,43 @@ async def test_an_item_of_a_list_with_too_many_values_is_left_out_and_takes_no_l
     raw = encode(Success(3, {"prompts": [{"name": "a"}, large, {"name": "c"}]}))
 
     async def script(peer: ScriptedPeer) -> None:
-        await HANDSHAKE.open(peer, {"prompts": {}})
+        await HANDSHAKE.open(peer, {"prompts": {}, "tools": {}})
         await peer.receive()
         await peer.send_raw(raw)
+        await peer.reply(await peer.receive(), ORDINARY)
 
-    async with Client(ScriptedPeer(script)) as client, pulse() as loop:
-        assert [prompt.name for prompt in await client.list_prompts()] == ["a", "c"]
+    async with Client(ScriptedPeer(script)) as client:
+        async with pulse() as loop:
+            assert [prompt.name for prompt in await client.list_prompts()] == ["a", "c"]
+        assert loop.longest < await longest_allowed(client, raw)
 
     assert client.warnings == [
         "the scripted peer: left out of prompts/list, position 1, 'b': more than 30,000 values (Limits.max_values)"
     ]
-    assert loop.longest < bound(raw)
 
 
 @fault("R06")
 async def test_items_of_a_list_that_have_to_be_mended_take_no_long_step() -> None:
+    """Others run before each: an item alone may have as many values as a result."""
     prompt = {"name": "a", "arguments": [*[{"name": ""}] * 290, {"name": "", "required": 5}]}
-    raw = encode(Success(3, {"prompts": [prompt] * 50}))
+    turns = 0
 
     async def script(peer: ScriptedPeer) -> None:
         await HANDSHAKE.open(peer, {"prompts": {}})
-        await peer.receive()
-        await peer.send_raw(raw)
+        await peer.reply(await peer.receive(), {"prompts": [prompt] * 200})
 
-    async with Client(ScriptedPeer(script)) as client, pulse() as loop:
-        assert len(await client.list_prompts()) == 50
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
 
-    assert loop.longest < bound(raw)
+    async with Client(ScriptedPeer(script)) as client, create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        assert len(await client.list_prompts()) == 200
+        tasks.cancel_scope.cancel()
+
+    assert turns >= 200
 
 
 @fault("R06")
@@ -377,15 +385,17 @@ async def test_a_huge_notification_and_a_batch_of_changes_take_no_long_step() ->
         await peer.send_raw(log)
         await peer.send_raw(changes)
         await peer.reply(call, {"content": []})
+        await peer.reply(await peer.receive(), ORDINARY)
 
     async def ignore(said: object) -> None:
         pass
 
-    async with Client(ScriptedPeer(script), on_log=ignore, on_change=ignore) as client, pulse() as loop:
-        await client.call_tool("x")
+    async with Client(ScriptedPeer(script), on_log=ignore, on_change=ignore) as client:
+        async with pulse() as loop:
+            await client.call_tool("x")
+        assert loop.longest < await longest_allowed(client, log)
 
     assert client.counters == {"notifications of too many values": 1, "dropped notifications": 3_976}
-    assert loop.longest < bound(log)
 
 
 @fault("R07")
@@ -407,8 +417,10 @@ while True:
         reply(request, text("good"))
 """
     async with Client(Stdio(python(body)), era="legacy") as client:
-        with move_on_after(0.05):
-            await client.call_tool("never")
+        async with create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "never")
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
         with pytest.raises(ConnectFailed):
             await not_there().connect()
         assert await calls_while_idle() < FEW_CALLS
