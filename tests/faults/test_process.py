@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import CancelScope, Event, create_task_group, current_time, fail_after
+from anyio import CancelScope, Event, create_task_group, current_time, fail_after, wait_all_tasks_blocked
 
 from mcp_host import Client, Stdio
 from mcp_host.errors import ConnectFailed, ConnectionClosed, ConnectTimeout, NoCommonVersion, ProtocolError, ServerError
@@ -20,6 +20,7 @@ from tests.extent import on_both
 from tests.faults.fault import children, fault
 from tests.faults.processes import SOON, client_of, ended, says
 from tests.transports.children import running
+from tests.transports.http_peers import Log
 
 pytestmark = on_both
 
@@ -397,9 +398,12 @@ while True: time.sleep(60)
 
 
 @pytest.mark.adjustable_clock
+@pytest.mark.parametrize(("grace", "close_timeout"), [(2000, 12_000), (4000, 6000)], ids=["grace", "time to close"])
 @pytest.mark.parametrize("cancelled", [False, True], ids=["closed", "cancelled"])
 @fault("P11", within=4200)
-async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time(cancelled: bool) -> None:
+async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time(
+    cancelled: bool, grace: float, close_timeout: float
+) -> None:
     """Each step comes when the time of the one before is over; here, as soon as the server has noted that step."""
 
     def on_stderr(line: str) -> None:
@@ -408,7 +412,8 @@ async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time
 
     said: list[str] = []
     with CancelScope() as scope:
-        async with client_of(STUBBORN, on_stderr=on_stderr, limits=Limits(close_timeout=6000)) as client:
+        limits = Limits(close_timeout=close_timeout)
+        async with client_of(STUBBORN, on_stderr=on_stderr, grace=grace, limits=limits) as client:
             await says(client)
             began = current_time()
             if cancelled:
@@ -421,10 +426,23 @@ async def test_a_server_that_does_not_exit_is_terminated_and_then_killed_in_time
 
 @fault("P11")
 async def test_a_server_that_exits_at_the_end_of_its_stdin_is_not_signalled() -> None:
-    body = STUBBORN.replace("while True: time.sleep(60)", "note('in order')")
-    said: list[str] = []
+    """It ends only when its word that it has read to the end is here, and the client waits: it would have sent a signal by then."""
+    wait = "signal.sigwait({signal.SIGUSR1})\nnote('in order')"
+    body = STUBBORN.replace("while True: time.sleep(60)", wait).replace('text("ok")', "text(str(os.getpid()))")
+    body = f"signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGUSR1}})\n{body}"
+    said = Log[str]()
 
-    async with client_of(body, on_stderr=said.append, limits=Limits(close_timeout=60)) as client:
-        await says(client)
+    async def let_it_end() -> None:
+        await said.reaches(bool)
+        await wait_all_tasks_blocked()
+        os.kill(pid, signal.SIGUSR1)
+
+    limits = Limits(close_timeout=180)
+    async with (
+        create_task_group() as tasks,
+        client_of(body, on_stderr=said.append, grace=60, limits=limits) as client,
+    ):
+        pid = int(await says(client))
+        tasks.start_soon(let_it_end)
 
     assert said == ["end of input", "in order"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import dedent
 
 from mcp_host import Limits, Stdio
+from mcp_host.transports._process.child import GRACE
 from mcp_host.transports._process.posix import ReadEnd
 from mcp_host.transports.stdio import EXIT_GRACE, OUTPUT_GRACE, StdioChannel
 
@@ -52,11 +53,13 @@ class TimedStdio(Stdio):
 
     output_grace: float = field(default=OUTPUT_GRACE, kw_only=True)
     exit_grace: float = field(default=EXIT_GRACE, kw_only=True)
+    grace: float = field(default=GRACE, kw_only=True)
     read_size: int | None = field(default=None, kw_only=True)
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
         async with self._open(limits, output_grace=self.output_grace, exit_grace=self.exit_grace) as channel:
+            channel._child = replace(channel._child, grace=self.grace)
             if self.read_size is not None:
                 stdout = channel._child.stdout
                 assert isinstance(stdout, ReadEnd)

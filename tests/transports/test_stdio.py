@@ -22,7 +22,7 @@ from mcp_host.transports._process.start import start
 from mcp_host.transports._process.stderr import Stderr
 from mcp_host.transports.stdio import StdioChannel
 from tests.clock import advance
-from tests.transports.children import python, running
+from tests.transports.children import TimedStdio, python, running
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 
@@ -118,7 +118,7 @@ async def test_a_server_can_write_much_while_shutting_down_after_a_cancellation(
     ready = anyio.Event()
     with anyio.fail_after(25), anyio.CancelScope() as scope:
         async with (
-            Stdio(python(body, hands=False)).open(Limits(close_timeout=12)) as channel,
+            TimedStdio(python(body, hands=False), grace=60).open(Limits(close_timeout=180)) as channel,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(channel.listen, lambda message: ready.set())

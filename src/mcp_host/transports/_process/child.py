@@ -6,7 +6,7 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, move_on_after
@@ -61,6 +61,7 @@ class Child(ABC):
     stdin: ChildStdin
     stdout: ReadablePipe
     stderr: ReadablePipe
+    grace: float = field(default=GRACE, kw_only=True)
 
     @abstractmethod
     async def stop(self, limit: float) -> None:

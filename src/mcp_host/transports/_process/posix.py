@@ -24,7 +24,7 @@ from anyio import CancelScope, current_time, notify_closing, open_process, sleep
 from anyio.lowlevel import checkpoint
 
 from mcp_host.concurrency.backends import Loop
-from mcp_host.transports._process.child import GRACE, Child, OnChunk
+from mcp_host.transports._process.child import Child, OnChunk
 
 assert sys.platform != "win32"  # so that type checkers skip this module on Windows
 
@@ -46,7 +46,7 @@ class PosixChild(Child):
         Close its input and wait; terminate and wait; kill. Its whole session is signalled even when
         its leader has exited: a wrapper like npx may leave the real server behind.
         """
-        grace = min(GRACE, limit / 3)
+        grace = min(self.grace, limit / 3)
         with CancelScope(shield=True):
             try:
                 await self._end(grace)

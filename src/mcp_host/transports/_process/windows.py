@@ -20,7 +20,7 @@ from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfSt
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.child import GRACE, Child, OnChunk
+from mcp_host.transports._process.child import Child, OnChunk
 
 assert sys.platform == "win32"  # so that type checkers skip this module elsewhere
 
@@ -123,7 +123,7 @@ class WindowsChild(Child):
 
     async def stop(self, limit: float) -> None:
         """Close the server's input and wait; then end the job."""
-        grace = min(GRACE, limit / 3)
+        grace = min(self.grace, limit / 3)
         with CancelScope(shield=True):
             await self.stdin.aclose()
             await self.exits_within(grace)
