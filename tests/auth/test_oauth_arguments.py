@@ -81,11 +81,11 @@ def test_a_login_on_another_device_has_no_url_for_parameters() -> None:
         OAuth(login=OnDevice(), authorization_params={"a": "b"})
 
 
-def test_redirect_uris_of_web_hosts_and_of_native_apps_are_taken() -> None:
+async def test_redirect_uris_of_web_hosts_and_of_native_apps_are_taken() -> None:
     of_web_hosts = ["https://x/cb", "https://x:8443/cb?tenant=1", "http://127.0.0.1:1/", "http://[::1]:1/"]
     for uri in (*of_web_hosts, "com.example.app:/cb", "my-app://logged-in"):
-        OAuth(redirect_uri=uri)
-        paste(redirect_uri=uri)
+        async with paste(redirect_uri=uri).open(None) as redirection:
+            assert (OAuth(redirect_uri=uri)._settings.redirect_uri, redirection.redirect_uri) == (uri, uri)
 
 
 def test_a_page_that_shows_its_url_has_a_redirect_uri() -> None:

@@ -683,9 +683,12 @@ async def test_a_task_that_outlives_the_middleware_that_started_it_may_wait_for_
                     await anyio.wait_all_tasks_blocked()  # until `later` waits
             return await call_next(request)
 
-        async with connected(answering(era, EMPTY), era=era.version, lazy=True, middleware=[token]) as client:
+        peer = answering(era, EMPTY)
+        async with connected(peer, era=era.version, lazy=True, middleware=[token]) as client:
             await call(client)
             await client.aclose()
             async with client:
                 await call(client)
                 await done.wait()
+
+    assert methods(peer).count("tools/call") == 3

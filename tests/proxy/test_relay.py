@@ -273,11 +273,25 @@ async def test_what_a_server_asks_at_once_is_asked_in_one_round_though_it_arrive
 
 
 async def test_what_was_served_over_http_can_be_closed_from_another_event_loop() -> None:
-    proxy = Proxy(Planner())
+    opened, ended = list[int](), list[int]()
+
+    async def script(peer: ScriptedPeer) -> None:
+        opened.append(1)
+        try:
+            await peer.answer_initialize(capabilities={"tools": {}})
+            await peer.reply(await peer.receive("tools/call"), HELLO)
+            await Event().wait()
+        finally:
+            ended.append(1)
+
+    proxy = Proxy(ScriptedPeer(script))
     with fail_after(25):
-        async with proxy.http() as url, Client(url):
-            pass
-        await proxy.aclose()
+        for _ in range(2):
+            async with proxy.http() as url, Client(url) as client:
+                assert text_of(await client.call_tool("greet")) == "hello"
+            await proxy.aclose()
+
+    assert opened == ended == [1, 1]
 
 
 def host_with(version: str = "2026-07-28", **capabilities: Any) -> RemoteClient:

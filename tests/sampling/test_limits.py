@@ -107,9 +107,14 @@ def test_what_would_take_long_to_read_is_limited_wherever_it_stands(subtests: py
                 check_counts(wire(user(text()), **more), SamplingLimits(values=11))
 
 
-def test_wrong_shapes_are_left_to_the_parser() -> None:
-    check_counts({"messages": "no list", "tools": {}}, SamplingLimits(messages=1, tools=0))
-    check_counts({"messages": [1, {"content": "text"}, {}, user()]}, SamplingLimits())
+def test_wrong_shapes_are_left_to_the_parser(subtests: pytest.Subtests) -> None:
+    shapes: list[tuple[Wire, SamplingLimits]] = [
+        ({"messages": "no list", "tools": {}}, SamplingLimits(messages=1, tools=0)),
+        ({"messages": [1, {"content": "text"}, {}, user()]}, SamplingLimits()),
+    ]
+    for wrong, limits in shapes:
+        with subtests.test(wrong=wrong), pytest.raises(ProtocolError, match=r"^malformed CreateMessageRequestParams: "):
+            check(wire() | wrong, limits)
 
 
 @pytest.mark.fault("S14")

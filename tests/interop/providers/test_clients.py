@@ -48,7 +48,9 @@ AWS: Any = {"aws_region": "r", "aws_access_key": "a", "aws_secret_key": "s"}
     ids=lambda value: type(value).__name__ if not isinstance(value, type) else value.__name__,
 )
 def test_every_async_client_of_the_sdk_is_one(adapter: type[ProviderModel], client: object) -> None:
-    adapter(client, "m")
+    made: Any = adapter(client, "m")
+
+    assert made._client is client
 
 
 @pytest.mark.parametrize(
