@@ -308,7 +308,7 @@ ERRORS: list[tuple[list[str], int, str]] = [
     (["tools", "--", "PORT=hunter2", "python", "x.py"], 2, "command[0] gives the variable PORT, and there is no such program. No shell reads a command line: pass it with -e NAME; "),
     (["tools", "http://x", "y"], 2, "unexpected argument 'y'; a command for the server comes after --"),
     (["tools", "http://"], 2, "not the URL of an HTTP server: "),
-    (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME=VALUE"),
+    (["tools", "http://x", "-H", "secret"], 2, "argument -H/--header: not of the form NAME: VALUE"),
     (["tools", "http://x", "sk-ant-api03-abcdefgh"], 2, "unexpected argument '***'; a command for the server comes after --"),
     (["tools", "http://x", "--client-secret=hunter2"], 2, "unrecognized arguments: --client-secret=***"),
     (["tools", "http://x", "--token:abc"], 2, "unrecognized arguments: --token:***"),

@@ -312,6 +312,7 @@ ERRORS: list[tuple[list[str], str]] = [
     (["add", "a", "https://x", "--", "npx"], "there are both a URL and a command: a server has one of them"),
     (["add", "a", "https://x", "-e", "A"], "--env is for a command; a URL takes --header"),
     (["add", "a", "-H", "A: b", "--", "npx"], "headers are for a URL; a command takes --env"),
+    (["add", "a", "-H", "sk-12345678"], "argument -H/--header: not of the form NAME: VALUE"),
     (["add", "a", "-e", "sk-12345678"], "--env: not of the form NAME or NAME=VALUE"),
     (["add", "a", "-e", "A", "--config", "claude_desktop_config.json", "--", "npx"], "claude_desktop_config.json: server 'a': env.A: Claude Desktop does not read variables of the environment here"),
     (["add", "a\udc80", "https://x"], "'a\\udc80' is not UTF-8"),

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 NAME = "mcp-host"
 HEADER = re.compile(r"([^\s=:]+)(?:=|:\s*)(.*)", re.DOTALL)  # no header's name has either sign, and curl takes ":"
+NAMED = "NAME: VALUE"
 VARIABLE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # in the value of a header
 ALIAS = re.compile(r"(https?://[^=]+)=(https?://.+)")  # of an issuer, which has no query
@@ -37,11 +38,11 @@ MAX_PORT = 65535
 JSON = "print one JSON document"
 
 
-def pair(form: re.Pattern[str], text: str) -> tuple[str, str]:
-    """The name and the value in the *text* of an option."""
+def pair(form: re.Pattern[str], text: str, shown: str = "NAME=VALUE") -> tuple[str, str]:
+    """The name and the value in the *text* of an option. *shown* is the *form* in an error."""
     found = form.fullmatch(text)
     if found is None:  # not repeated in the message: it may be a secret
-        raise ArgumentTypeError("not of the form NAME=VALUE")
+        raise ArgumentTypeError(f"not of the form {shown}")
     return found[1], found[2]
 
 
@@ -90,8 +91,8 @@ def headers(text: str) -> list[tuple[str, str]]:
             lines = Path(text[1:]).read_text("utf-8").splitlines()
         except (OSError, ValueError) as exc:  # the latter if it is not UTF-8, or no name of a file
             raise ArgumentTypeError(f"the file cannot be read: {exc}") from exc
-        return [pair(HEADER, line.strip()) for line in lines if line.strip()]
-    name, value = pair(HEADER, text)
+        return [pair(HEADER, line.strip(), NAMED) for line in lines if line.strip()]
+    name, value = pair(HEADER, text, NAMED)
     return [(name, REFERENCE.sub(lambda found: of_environment(found[1]), value))]
 
 
@@ -195,7 +196,7 @@ class Options:
         help="where this client is registered to be redirected, such as http://localhost:8080/callback")
     issuer = Option[str | None](None, "--issuer", metavar="URL",
         help="the authorization server that this client is registered at")
-    issuer_alias = Option[list[tuple[str, str]]]([], "--issuer-alias", type=partial(pair, ALIAS), metavar="NAME=ISSUER",
+    issuer_alias = Option[list[tuple[str, str]]]([], "--issuer-alias", type=partial(pair, ALIAS, shown="NAME=ISSUER, both URLs"), metavar="NAME=ISSUER",
         help="log in at this issuer where the server has another name for it, such as one with a slash more")
     shared_resource = Option[list[str]]([], "--shared-resource", metavar="URL",
         help="let all servers that name this resource share one login: only if they have one owner")

@@ -16,7 +16,7 @@ from mcp_host import config
 from mcp_host.cli.arguments import check, take_url
 from mcp_host.cli.commands import OWN_JSON, Command
 from mcp_host.cli.inputs import KeyringAnswers
-from mcp_host.cli.options import HEADER, NAME, Options, pair
+from mcp_host.cli.options import HEADER, NAME, NAMED, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
 from mcp_host.config.deciding import decides, shown_value
 from mcp_host.config.dialects import GENERIC
@@ -310,7 +310,7 @@ CHANGES: Mapping[str, Mapping[str, object]] = {
         "help": "given to the command; NAME alone writes a reference to the variable of the environment, and no value"
     },
     "header": {
-        "type": lambda text: [pair(HEADER, text)],
+        "type": lambda text: [pair(HEADER, text, NAMED)],
         "help": "sent to the URL; ${VARIABLE} in the value is written as a reference to the variable of the environment",
     },
     "source": {"help": f"a file of servers, or the files of one of {', '.join(config.DIALECTS)}"},
