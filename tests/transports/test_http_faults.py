@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from traceback import format_exception
 from typing import Any
 
@@ -9,6 +11,7 @@ import anyio
 import pytest
 
 from mcp_host.errors import ConnectFailed, ConnectionClosed
+from mcp_host.transports._http.pool import system_reason
 from tests.clock import advance
 from tests.transports.http_contract import Kind, both, by_httpx, callers_own, libraries  # noqa: F401  # an autouse fixture
 from tests.transports.http_peers import (
@@ -98,7 +101,7 @@ async def test_a_complete_reply_counts_although_the_connection_breaks_after_it()
 
 @pytest.mark.fault("H01")
 async def test_a_server_that_is_not_there_certainly_did_not_run_the_request(subtests: pytest.Subtests) -> None:
-    refused = "(?i:all connection attempts failed|all attempts to connect)"
+    refused = os.strerror(errno.ECONNREFUSED)
     with reserved_port() as port:
         for url, complaint in (
             (f"http://127.0.0.1:{port}/mcp?token=secret", f"http://127.0.0.1:{port}/mcp: {refused}"),
@@ -111,6 +114,22 @@ async def test_a_server_that_is_not_there_certainly_did_not_run_the_request(subt
                         await ask(channel)
 
                 assert not caught.value.may_have_run
+
+
+def test_a_failure_to_connect_says_what_the_system_said_to_each_attempt() -> None:
+    def failed(*numbers: int) -> OSError:
+        errors = [OSError(number, "Connect call failed") for number in numbers]
+        error = OSError("All connection attempts failed")
+        error.__cause__ = ExceptionGroup("", errors) if len(errors) > 1 else errors[0]
+        return error
+
+    refused, unreachable, full = map(os.strerror, (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EMFILE))
+    assert system_reason(failed(errno.EMFILE)) == full
+    assert (
+        system_reason(failed(errno.ENETUNREACH, errno.ECONNREFUSED, errno.ECONNREFUSED)) == f"{unreachable}, {refused}"
+    )
+    assert system_reason(OSError(errno.EMFILE, full)) == ""  # its own text says so
+    assert system_reason(OSError("the host has no address")) == ""
 
 
 @callers_own

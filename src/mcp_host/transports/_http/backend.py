@@ -34,7 +34,15 @@ from mcp_host.transports._http.authorization import (
     library_of,
     send_authorized,
 )
-from mcp_host.transports._http.pool import KEEPALIVE, MAX_IDLE, Connect, IdleConnections, Pool, PoolResponse
+from mcp_host.transports._http.pool import (
+    KEEPALIVE,
+    MAX_IDLE,
+    Connect,
+    IdleConnections,
+    Pool,
+    PoolResponse,
+    system_reason,
+)
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
 from mcp_host.transports._http.tls import (
     ClientCertificate,
@@ -117,7 +125,7 @@ class HttpLibrary:
 
     def error(self, exc: Exception, name: str, proxy: str | None = None) -> ConnectionClosed:
         """The error of ours for one of `errors`. *proxy* is for messages, like *name*; None if it is not known."""
-        text = explain(exc) or (excerpt(str(exc)) if self.shown(exc) is not None else "")
+        text = explain(exc) or (system_reason(exc) or excerpt(str(exc)) if self.shown(exc) is not None else "")
         message = f"{name}: {self._about_proxy(exc, proxy)}{text or type(exc).__name__}"
         if isinstance(exc, self._never_sent):
             return ConnectFailed(message, may_have_run=False)

@@ -503,5 +503,16 @@ class Connection:
         return ConnectionClosed(f"{self._name}: {_reason(exc)}")
 
 
+def system_reason(exc: BaseException | None) -> str:
+    """What the system said to the attempts to connect, if *exc* says only that all have failed: ``Connection refused``."""
+    while exc is not None and not (isinstance(exc, OSError) and exc.errno is None):
+        exc = exc.__cause__ or exc.__context__  # httpcore raises errors of its pool `from None`
+    cause = None if exc is None else exc.__cause__
+    errors = cause.exceptions if isinstance(cause, BaseExceptionGroup) else [cause]
+    return ", ".join(
+        dict.fromkeys(os.strerror(each.errno) for each in errors if isinstance(each, OSError) and each.errno)
+    )
+
+
 def _reason(exc: BaseException) -> str:
-    return explain(exc) or excerpt(str(exc) or str(exc.__cause__ or "")) or type(exc).__name__
+    return explain(exc) or system_reason(exc) or excerpt(str(exc) or str(exc.__cause__ or "")) or type(exc).__name__
