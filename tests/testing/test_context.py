@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from anyio import Event, move_on_after
+from anyio import move_on_after
 from pydantic import BaseModel, Field
 
-from mcp_host.functions import FunctionTool
-from mcp_host.testing import ClientError, Context, RequestError, Server, ToolError
+from mcp_host.testing import ClientError, Context, RequestError, Server
 from mcp_host.types import ModelHint, ModelPreferences, SamplingMessage, TextContent, Tool
 from tests.extent import on_both
 from tests.testing.raw import Raw, Wire, answer, calls, failed, legacy, text, use
@@ -22,12 +21,6 @@ server = Server("s")
 async def add(a: int, b: int) -> int:
     """Add."""
     return a + b
-
-
-async def halve(n: int) -> int:
-    if n % 2:
-        raise ToolError("odd")
-    return n // 2
 
 
 ADD = {
@@ -77,8 +70,8 @@ async def ask_in_full(ctx: Context) -> str:
 
 
 @server.tool
-async def loop(ctx: Context, max_turns: int = 9) -> str:
-    return (await ctx.sample_loop("6 + 7?", tools=[add, FunctionTool(halve, name="half")], max_turns=max_turns)).text
+async def loop(ctx: Context) -> str:
+    return (await ctx.sample_loop("6 + 7?", tools=[add])).text
 
 
 @server.tool
@@ -194,36 +187,6 @@ async def test_sampling_sends_all_its_arguments() -> None:
         "metadata": {"k": 1},
     }
     assert result == text("toolUse")
-
-
-async def test_a_loop_runs_tools_until_the_model_asks_for_none() -> None:
-    """Parallel results come in one message and in the order of the calls; failures are results, too."""
-    uses = [use("u1", "add", a=6, b=7), use("u2", "half", n=3), use("u3", "nothing"), use("u4", "add", a="6")]
-    (first, second), result = await exchange("loop", calls(*uses), answer("13"))
-
-    assert [tool["name"] for tool in first["params"]["tools"]] == ["add", "half"]
-    question, said, results = second["params"]["messages"]
-    assert [question] == first["params"]["messages"]
-    assert said == {"role": "assistant", "content": uses}
-    assert results["role"] == "user"
-    unknown = "There is no tool 'nothing'. The tools are: add, half"
-    invalid = "Invalid arguments: a: Input should be a valid integer; b: Field required"
-    assert results["content"] == [
-        {"type": "tool_result", "toolUseId": "u1", **text("13")},
-        {"type": "tool_result", "toolUseId": "u2", **failed("odd")},
-        {"type": "tool_result", "toolUseId": "u3", **failed(unknown)},
-        {"type": "tool_result", "toolUseId": "u4", **failed(invalid)},
-    ]
-    assert result == text("13")
-
-
-async def test_the_last_turn_of_a_loop_has_to_be_an_answer() -> None:
-    call = calls(use("u", "add", a=1, b=1))
-    (first, second), result = await exchange("loop", call, answer("13"), max_turns=2)
-
-    assert "toolChoice" not in first["params"]
-    assert second["params"]["toolChoice"] == {"mode": "none"}
-    assert result == text("13")
 
 
 async def test_a_form_is_made_from_a_model_and_the_answer_is_validated_against_it() -> None:
@@ -420,22 +383,3 @@ async def test_a_request_error_in_a_tool_of_the_loop_answers_the_request(at_once
         "id": call,
         "error": {"code": -32050, "message": "not like this", "data": {"k": 1}},
     }
-
-
-async def test_the_tools_of_one_answer_run_at_the_same_time() -> None:
-    together = Server("together")
-    met = [Event(), Event()]
-
-    async def meet(me: int) -> str:
-        met[me].set()
-        await met[1 - me].wait()
-        return "met"
-
-    @together.tool
-    async def both(ctx: Context) -> str:
-        return (await ctx.sample_loop("Meet!", tools=[meet])).text
-
-    uses = [use("u0", "meet", me=0), use("u1", "meet", me=1)]
-    _, result = await exchange("both", calls(*uses), answer("They met."), to=together)
-
-    assert result == text("They met.")

@@ -188,6 +188,7 @@ async def test_calls_that_the_provider_keeps_to_itself_are_one_turn_in_which_the
     assert (done.ended, done.text, done.messages[-1].role) == ("max_turns", "So:", "assistant")
 
 
+@pytest.mark.fake_clock
 async def test_the_calls_of_one_answer_run_at_once_and_their_results_are_in_order() -> None:
     begun: list[str] = []
     all_begun = Event()
