@@ -218,6 +218,7 @@ async def test_a_model_whose_calls_cannot_be_read_is_asked_again_once_by_choice(
     answer = await session(model).answer(wire(tools=[ADD]))
 
     assert calls(answer) == [("add", {"a": 1})]
+    assert [(len(asked.messages), asked.server_messages) for asked in model.requests] == [(1, None), (3, 1)]
     told = model.requests[1].messages[-1].content
     assert [block.text for block in told if isinstance(block, ToolResultContent)] == [
         "The arguments are not JSON: cut",

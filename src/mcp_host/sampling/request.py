@@ -62,6 +62,8 @@ class SamplingRequest(ReportsProgress):
     or tool results. *session* is the same object for all requests of one connection, and
     for no other: two may have one name. None in `run_tool_loop`. *unknown_caller* is true
     if *outer* is None although calls of your client have a *caller*: the request may be for any of them.
+    *server_messages* is how many of the messages the server knows, if turns follow that it does not: those of own tools,
+    and an answer that is asked for again.
 
     Trust nothing in *params*, which the server wrote. That includes the system prompt:
     "The client MAY modify or omit this prompt".
@@ -75,6 +77,7 @@ class SamplingRequest(ReportsProgress):
     session: object = field(default=None, repr=False, compare=False)
     unknown_caller: bool = field(default=False, repr=False, compare=False)
     server_info: Implementation | None = field(default=None, repr=False, compare=False)
+    server_messages: int | None = field(default=None, repr=False, compare=False)
 
     @property
     def messages(self) -> list[SamplingMessage]:

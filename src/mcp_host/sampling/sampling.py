@@ -474,7 +474,8 @@ class SamplingSession:
         except LimitExceeded as exc:
             logger.error("%s: %s", self._subject, exc)
             raise InputRefused(INTERNAL_ERROR, str(exc)) from exc
-        return replace(request, params=params)
+        known = len(request.messages) if request.server_messages is None else request.server_messages
+        return replace(request, params=params, server_messages=known)
 
     async def respond(self, params: dict[str, Any], call: OuterCall | None = None) -> dict[str, Any]:
         """Answer as on the wire: ``{"result": …}`` or ``{"error": {"code": …, "message": …}}``, with data if there is any.

@@ -214,6 +214,23 @@ def test_a_turn_is_restored_only_after_the_conversation_that_it_was_said_in(subt
             assert (found.turns == {len(before): TURN}, found.lost == {len(before)}) == (is_restored, not is_restored)
 
 
+def test_a_turn_after_messages_of_which_the_server_knows_nothing_is_restored_without_them_too() -> None:
+    """It was said after a wrong call, or calls of own tools."""
+    known = [ASKED, CALLED, user(result("c", text("3")), result("d", IMAGE))]
+    unknown = [assistant(use("e", a=7)), user(result("e", text("a is 1 or 2"), isError=True))]
+    store = ReasoningStore()
+    sent = keep(store, asked=replace(request(*known, *unknown), server_messages=len(known)))
+
+    for before, is_restored in (
+        (known, True),
+        ([*known, *unknown], True),
+        (known[:1], False),
+        ([*known, unknown[0]], False),
+    ):
+        found = restore(store, *before, assistant(*sent), results(sent))
+        assert found.turns == ({len(before): TURN} if is_restored else {})
+
+
 @pytest.mark.parametrize("altered", ["continue", "refuse"])
 def test_the_log_says_once_for_each_turn_why_it_cannot_be_restored_and_a_refusal_what_that_means(
     altered: AlteredHistory, caplog: pytest.LogCaptureFixture

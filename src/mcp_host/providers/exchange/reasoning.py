@@ -9,7 +9,8 @@ the key                128 random bits: in the ``_meta`` of each tool use ("Thes
                        of its images and audio
 who gets the turn      the connection, the server, the caller and the model that it was made for, once in a request;
                        none, where the caller is not known
-where                  after the conversation that it was said in, so that no server moves it into another prompt
+where                  after the conversation that it was said in, or what the server knows of that, so that no server
+                       moves it into another prompt
 what may differ        the ids, empty texts, and how the turn is split over messages; not its texts, calls and images;
                        1 and 1.0 are one input, true is another, members may be in any order. After the turn, everything
 when it is forgotten   when the call that it belongs to ends, where that is known; after *max_age* without use; and the
@@ -148,15 +149,20 @@ class Conversation:
 
     def __init__(self, request: SamplingRequest) -> None:
         self._messages = request.messages
+        self._server_messages = request.server_messages
         self._hash = sha256(json.dumps(request.system_prompt or "").encode())
         self._read = 0
         self._places: dict[str, int] = {}  # of the latest calls, in their message, by id
+        self.of_server: bytes | None = None
+        """The digest of what the server knows, if that is less, once more has been read."""
 
     def digest(self, messages: int | None = None) -> bytes:
         """The digest of the first *messages*, or of all."""
         for message in self._messages[self._read : messages]:
+            if self._read == self._server_messages:
+                self.of_server = self._hash.digest()
             self._add(message)
-        self._read = len(self._messages) if messages is None else messages
+            self._read += 1
         return self._hash.digest()
 
     def _add(self, message: SamplingMessage) -> None:
@@ -190,8 +196,8 @@ class _Kept:
     """One turn. What others may change is kept as JSON."""
 
     owner: _Owner
-    before: bytes
-    """The digest of the conversation that it was said in."""
+    before: tuple[bytes, bytes | None]
+    """The digests of the conversation that it was said in, and of what the server knows of that, if that is less."""
     call: weakref.ref[Any] | None
     text: str
     others: str
@@ -298,7 +304,7 @@ class ReasoningStore:
         outer = request.outer
         kept = _Kept(
             owner=owner,
-            before=conversation.digest(),
+            before=(conversation.digest(), conversation.of_server),
             call=None if outer is None else weakref.ref(outer.weak_key, lambda _: self._end_call(key)),
             text=seen.text,
             others=seen.others,
@@ -501,7 +507,7 @@ def _unaltered(
     renamed = [written for name, written in kept.names.items() if names.provider.get(name) != (written or name)]
     if (seen.text, seen.others) != (kept.text, kept.others) or any(renamed):
         return CHANGED
-    if before != kept.before:
+    if before not in kept.before:
         return ELSEWHERE
     return NOT_TAKEN if renamed or not kept.turn else kept
 
