@@ -73,8 +73,8 @@ BAD_HEADERS: list[tuple[str, str, str]] = [
     ("X", "hunter2\x00", "the value of the header X is not printable ASCII"),
     ("X", " hunter2", "the value of the header X is not printable ASCII"),
     ("X", "hunter2\u00e9", "the value of the header X is not printable ASCII"),
-    ("X: y", "hunter2", "not a header name: 'X: y'"),
-    ("", "hunter2", "not a header name: ''"),
+    ("Authorization: hunter2", "", "^the name of a header has ':' in it$"),
+    ("", "hunter2", "^the name of a header is empty$"),
     ("mcp-session-id", "hunter2", "the transport writes the header mcp-session-id itself"),
     ("Accept", "hunter2", "the transport writes the header Accept itself"),
 ]

@@ -93,6 +93,40 @@ async def test_a_broken_answer_fails_its_request_and_nothing_else(reset: bool, s
     assert len(peer.heard) == 2 * len(BROKEN)
 
 
+ANSWERS = [
+    (b"SSH-2.0-OpenSSH_9.6\r\n", "what answered is not HTTP: it begins with 'SSH-2.0-OpenSSH_9.6'"),
+    (b"220 mail.test ready\r\n\r\n", "what answered is not HTTP: it begins with '220'"),
+    (
+        b"POST /mcp?key=hunter2 HTTP/1.1\r\nauthorization: hunter2\r\n\r\n",
+        "what answered is not HTTP: it begins with 'POST'",
+    ),
+    (b"\x15\x03\x03\x00\x02\x02\x28", "what answered speaks TLS: the URL may begin with https://"),
+    (b"\x16\x03", "what answered speaks TLS: the URL may begin with https://"),
+    (b"\x00", r"what answered is not HTTP: it begins with '\\x00'"),
+    (b"\r\n", "what answered is not HTTP: it begins with ''"),
+    (b"HTTP/1.1 200 OK\r\nset-cookie : sid=hunter2\r\n\r\n", "illegal header line"),
+    (b"HTTP/1.1 200 OK\r\nmcp-session-id: hunter2\0\r\n\r\n", "illegal header line"),
+    (b"HTTP/1.1 OK hunter2\r\n\r\n", r"illegal status line: bytearray\(b'HTTP/1.1"),
+]
+
+
+@pytest.mark.fault("H21")
+async def test_what_answers_in_the_place_of_a_server_is_named_and_no_secret_in_it_quoted(
+    request: pytest.FixtureRequest, subtests: pytest.Subtests
+) -> None:
+    """A server may repeat the request. Of the clients of others, errors have their own words for what is not HTTP."""
+    ours = request.node.callspec.params["by_httpx"] == "our pool"
+    for raw, complaint in ANSWERS:
+        with subtests.test(ascii(raw)):
+            async with serving(saying_once(raw)) as peer, opened(peer.url) as channel:
+                with pytest.raises(
+                    ConnectionClosed, match=complaint if ours or "illegal" in complaint else None
+                ) as caught:
+                    await ask(channel)
+
+            assert "hunter2" not in "".join(format_exception(caught.value))
+
+
 async def test_a_complete_reply_counts_although_the_connection_breaks_after_it() -> None:
     script = saying_once(head(200, {**EVENTS, **LENGTH}) + b"data: " + DONE_JSON)
     async with serving(script) as peer, opened(peer.url) as channel:

@@ -256,7 +256,7 @@ def test_a_header_that_a_gateway_repeats_counts_once_and_different_ones_are_a_li
     response = HttpxResponse(answer, "the server", HttpLibrary(httpx))
 
     assert (response.content_type, response.header(b"retry-after")) == ("a/b", "5")
-    with pytest.raises(ProtocolError, match="the server names several session ids: 's-1, s-2'"):
+    with pytest.raises(ProtocolError, match=r"^the server names 2 session ids$"):
         check_session_id(response.header(b"mcp-session-id"))
 
 
@@ -268,7 +268,9 @@ def test_a_session_id_may_be_any_visible_ascii(id: str | None) -> None:
 @pytest.mark.fault("H39")
 @pytest.mark.parametrize("id", ["", " ", "a b", "a, b ", "a\tb", "\u00e9", "a\x7f", "a\r\nX: y"])
 def test_any_other_session_id_breaks_the_protocol(id: str) -> None:
-    with pytest.raises(ProtocolError, match="the server's session id is not visible ASCII") as caught:
+    with pytest.raises(
+        ProtocolError, match=r"^the server's session id is (empty|not visible ASCII: it has '[^']+')$"
+    ) as caught:
         check_session_id(id)
 
     assert str(caught.value).isprintable()

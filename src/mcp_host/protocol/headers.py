@@ -48,7 +48,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """A copy of the application's *headers*. The error quotes no value: it may be a secret.
+    """A copy of the application's *headers*. The error quotes no value, which may be a secret.
 
     Raises:
         TypeError: *headers* is no mapping, or a name or value is no text.
@@ -59,10 +59,13 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not isinstance(name, str):
             raise TypeError(f"the name of a header is text, not {type(name).__name__}")
+        if not TOKEN.fullmatch(name):
+            wrong = TOKEN.sub("", name)[:1]  # not the name: it may have the value in it
+            raise ValueError(
+                "the name of a header is empty" if not name else f"the name of a header has {wrong!r} in it"
+            )
         if not isinstance(value, str):
             raise TypeError(f"the value of the header {name!r} is text, not {type(value).__name__}")
-        if not TOKEN.fullmatch(name):
-            raise ValueError(f"not a header name: {name!r}")
         if name.lower() in RESERVED or name.lower().startswith(PARAMETER_PREFIX.lower()):
             raise ValueError(f"the transport writes the header {name} itself")
         if not _GIVEN.fullmatch(value):

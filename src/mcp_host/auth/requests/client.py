@@ -171,7 +171,9 @@ class AuthClient:
                 try:
                     answer = await self._send(method, target, headers, content)
                 except ConnectionClosed as exc:
-                    if type(exc.__cause__).__name__ == "RemoteProtocolError":  # of h11 or httpx: it quotes what came
+                    if (
+                        type(exc.__cause__ or exc.__context__).__name__ == "RemoteProtocolError"
+                    ):  # of h11 or httpx: it quotes what came
                         raise failure(f"{method} {_name(target)}: the response is not HTTP, or not complete") from None
                     reason = explain(exc, VERIFY, CERT) or str(exc).removeprefix(f"{_name(target)}: ")
                     raise failure(f"{method} {_name(target)}: {reason}") from exc

@@ -41,7 +41,9 @@ from mcp_host.transports._http.pool import (
     IdleConnections,
     Pool,
     PoolResponse,
+    quotes_response,
     system_reason,
+    text_of,
 )
 from mcp_host.transports._http.response import DRAIN_TIME, HttpResponse
 from mcp_host.transports._http.tls import (
@@ -125,7 +127,9 @@ class HttpLibrary:
 
     def error(self, exc: Exception, name: str, proxy: str | None = None) -> ConnectionClosed:
         """The error of ours for one of `errors`. *proxy* is for messages, like *name*; None if it is not known."""
-        text = explain(exc) or (system_reason(exc) or excerpt(str(exc)) if self.shown(exc) is not None else "")
+        text = explain(exc) or (
+            "" if isinstance(exc, self.module.LocalProtocolError) else system_reason(exc) or text_of(exc)
+        )
         message = f"{name}: {self._about_proxy(exc, proxy)}{text or type(exc).__name__}"
         if isinstance(exc, self._never_sent):
             return ConnectFailed(message, may_have_run=False)
@@ -149,8 +153,8 @@ class HttpLibrary:
         response.stream, response.is_closed = self.module.ByteStream(beginning), False
 
     def shown(self, exc: Exception) -> Exception | None:
-        """*exc*, if it may be shown: a LocalProtocolError quotes a header, which may be a secret."""
-        return None if isinstance(exc, self.module.LocalProtocolError) else exc
+        """*exc*, if it quotes neither a header of a request, as a LocalProtocolError does, nor a response: they may be secrets."""
+        return None if isinstance(exc, self.module.LocalProtocolError) or quotes_response(exc) else exc
 
 
 _library = cache(HttpLibrary)

@@ -35,7 +35,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 from h11._receivebuffer import ReceiveBuffer
 
 from mcp_host.concurrency.backends import Loop
-from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt
+from mcp_host.errors import ConnectFailed, ConnectionClosed, excerpt, quoted
 from mcp_host.secret import SecretBytes
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.tls import check_protocol, explain, rejects_client
@@ -48,6 +48,9 @@ MAX_EARLY_CLOSES = 2  # of these in a row; then no connection is kept any more
 MAX_HEAD = 64 * 1024  # bytes of one head; nginx and Node send and accept 8 to 16 KiB
 READ_SIZE = 64 * 1024  # bytes at a time, so that a head is never longer than both together
 WRITE_SIZE = 64 * 1024  # bytes at a time; while a longer body is written, an early response is watched for
+BEGINNING = 64  # bytes of what arrives first, for errors
+HTTP = b"HTTP/"
+TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # how an alert and a handshake begin (RFC 8446, section 5.1)
 EVENTS_PER_TICK = 256  # chunks of a body parsed in a row: a server may send chunks of one byte
 
 Connect: TypeAlias = Callable[[str, int], Awaitable[SocketStream]]
@@ -348,6 +351,7 @@ class Connection:
         self.early_closes = 0
         """What `IdleConnections` had counted of these when this connection was opened."""
         self.response_begun = False
+        self._beginning = b""
         """Whether any byte has arrived since the last request began."""
         self._stream = stream
         self._name = name
@@ -402,6 +406,7 @@ class Connection:
     async def request(self, request: h11.Request, body: bytes, write_timeout: float | None) -> h11.Response:
         """Send a request and return the head of its response. Informational responses (1xx) are skipped."""
         self.response_begun = self._request_written = False
+        self._beginning = b""
         early: h11.Response | None = None
         data = self._h11.send(request)
         if len(body) <= WRITE_SIZE:
@@ -427,9 +432,10 @@ class Connection:
             raise self._failed(exc) from exc
         self._read_was_full = len(data) == READ_SIZE
         if data:
-            self.response_begun = True
+            if not self.response_begun:
+                self.response_begun, self._beginning = True, data[:BEGINNING]
         elif self._h11.their_state is h11.SEND_RESPONSE:
-            raise ConnectionClosed(f"{self._name}: the server closed the connection without a response")
+            raise self._no_response()
         self._h11.receive_data(data)
 
     async def _read_head(self) -> h11.Response:
@@ -446,7 +452,9 @@ class Connection:
         try:
             return self._h11.next_event()
         except h11.RemoteProtocolError as exc:
-            raise self._failed(exc) from exc
+            if not HTTP.startswith(self._beginning[: len(HTTP)]):
+                raise self._no_response() from None
+            raise self._failed(exc) from (None if quotes_response(exc) else exc)
 
     async def _write(self, data: bytes, timeout: float | None) -> None:
         try:
@@ -502,6 +510,18 @@ class Connection:
     def _failed(self, exc: Exception) -> ConnectionClosed:
         return ConnectionClosed(f"{self._name}: {_reason(exc)}")
 
+    def _no_response(self) -> ConnectionClosed:
+        """The error for what has arrived, which is no response, nor the whole beginning of one."""
+        beginning = self._beginning
+        if HTTP.startswith(beginning[: len(HTTP)]):
+            text = "the server closed the connection without a response"
+        elif beginning.startswith(TLS_RECORDS):
+            text = "what answered speaks TLS: the URL may begin with https://"
+        else:  # one word: a server may repeat the request, with the secrets of its URL
+            [word, *_] = beginning.decode("latin-1").split(maxsplit=1) or [""]
+            text = f"what answered is not HTTP: it begins with {quoted(word)}"
+        return ConnectionClosed(f"{self._name}: {text}")
+
 
 def system_reason(exc: BaseException | None) -> str:
     """What the system said to the attempts to connect, if *exc* says only that all have failed: ``Connection refused``."""
@@ -514,5 +534,18 @@ def system_reason(exc: BaseException | None) -> str:
     )
 
 
+def quotes_response(exc: BaseException) -> bool:
+    """Whether *exc* of h11 quotes a header or the first line of a response: a secret, or our request, which the server repeats."""
+    return str(exc).startswith(("illegal header line: ", "illegal status line: "))
+
+
+def text_of(exc: BaseException) -> str:
+    """What *exc* says, of a response that it quotes no more than the first word of the first line."""
+    text = str(exc)
+    if quotes_response(exc):
+        text = text.partition(":")[0] if "header" in text[:14] else " ".join(text.split(" ")[:4])
+    return excerpt(text)
+
+
 def _reason(exc: BaseException) -> str:
-    return explain(exc) or system_reason(exc) or excerpt(str(exc) or str(exc.__cause__ or "")) or type(exc).__name__
+    return explain(exc) or system_reason(exc) or text_of(exc) or excerpt(str(exc.__cause__ or "")) or type(exc).__name__

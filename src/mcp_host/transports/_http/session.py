@@ -29,7 +29,6 @@ from mcp_host.errors import (
     SessionLost,
     Unauthorized,
     excerpt,
-    quoted,
 )
 from mcp_host.protocol.backoff import Backoff, listen_backoff, resume_backoff
 from mcp_host.protocol.headers import LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID
@@ -57,15 +56,18 @@ _LOST_SESSION = re.compile(
 
 
 def check_session_id(id: str | None) -> str | None:
-    """The id that a response to `initialize` assigns, if any.
+    """The id that a response to `initialize` assigns, if any. The error does not quote it: it is as good as a token.
 
     Raises:
         ProtocolError: "The session ID MUST only contain visible ASCII characters".
     """
     if id is not None and not _VISIBLE.fullmatch(id):
         if all(map(_VISIBLE.fullmatch, id.split(", "))):
-            raise ProtocolError(f"the server names several session ids: {quoted(id)}")
-        raise ProtocolError(f"the server's session id is not visible ASCII: {quoted(id)}")
+            raise ProtocolError(f"the server names {id.count(', ') + 1} session ids")
+        wrong = next((char for char in id if not _VISIBLE.fullmatch(char)), None)
+        raise ProtocolError(
+            "the server's session id is " + ("empty" if wrong is None else f"not visible ASCII: it has {wrong!r}")
+        )
     return id
 
 
