@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "functions": {"concurrency", "errors", "types"},
     "server_requests": {"protocol", "types"},
     "middleware": {
-        *("errors", "handlers", "limits", "protocol", "sampling", "secret", "server_requests", "transports", "types"),
+        *("concurrency", "errors", "handlers", "limits", "protocol", "sampling", "secret", "server_requests"),
+        *("transports", "types"),
     },
     "transports": {"concurrency", "errors", "handlers", "limits", "protocol", "secret", "version"},
     "sampling": {

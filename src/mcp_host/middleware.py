@@ -16,9 +16,10 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
-from anyio import current_time, sleep
+from anyio import current_time, get_cancelled_exc_class, sleep
 
-from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, SessionLost, quoted
+from mcp_host.concurrency.backends import cancels_current_task
+from mcp_host.errors import CallDenied, ConnectionClosed, HttpStatusError, McpError, SessionLost, quoted
 from mcp_host.handlers import as_async, check_callable, check_plain, inspected
 from mcp_host.limits import check_count, check_seconds
 from mcp_host.protocol.backoff import Backoff
@@ -254,19 +255,12 @@ class MiddlewareStack:
         Raises:
             ValueError: The HTTP headers cannot be sent, or the transport writes them itself.
             TypeError: A middleware passed on something else than a request of this direction, or returned no result.
+            McpError: A middleware awaited a task that was cancelled.
         """
         kind = type(request)
         stack = self._around_ours if kind is ClientRequest else self._middleware
         if depth == len(stack):
-            if not isinstance(request.method, str):
-                raise TypeError(f"the method of a request is text, not {type(request.method).__name__}")
-            if not isinstance(request.params, Mapping):
-                raise TypeError(f"the params of a request are a mapping, not {type(request.params).__name__}")
-            if isinstance(request, ClientRequest):
-                check_headers(request.headers)
-                if request.headers:
-                    request = request.with_headers({name: Secret(value) for name, value in request.headers.items()})
-            return await send(request)
+            return await send(_checked(request))
 
         async def call_next(passed: AnyRequest) -> dict[str, Any]:
             if not isinstance(passed, kind):
@@ -276,13 +270,31 @@ class MiddlewareStack:
         middleware = stack[depth]
         result: object = middleware(request, call_next)
         if isawaitable(result):
-            result = await result
+            try:
+                result = await result
+            except get_cancelled_exc_class() as exc:
+                if cancels_current_task(exc):
+                    raise
+                raise McpError(f"the middleware {_name(middleware)} awaited a task that was cancelled") from exc
             if isinstance(result, dict):
                 return result
-        name = getattr(middleware, "__name__", type(middleware).__name__)
+        name = _name(middleware)
         raise TypeError(
             f"the middleware {name} has to be async and return the result as a dict: it returned {type(result).__name__}"
         )
+
+
+def _checked(request: RequestT) -> RequestT:
+    """*request* as it is sent, which all middleware has passed on."""
+    if not isinstance(request.method, str):
+        raise TypeError(f"the method of a request is text, not {type(request.method).__name__}")
+    if not isinstance(request.params, Mapping):
+        raise TypeError(f"the params of a request are a mapping, not {type(request.params).__name__}")
+    if isinstance(request, ClientRequest):
+        check_headers(request.headers)
+        if request.headers:
+            return request.with_headers({name: Secret(value) for name, value in request.headers.items()})
+    return request
 
 
 def _check_middleware(middleware: Middleware) -> None:
@@ -292,11 +304,15 @@ def _check_middleware(middleware: Middleware) -> None:
     try:
         found.bind(None, None)
     except TypeError as exc:
-        name = getattr(middleware, "__name__", type(middleware).__name__)
+        name = _name(middleware)
         raise TypeError(
             f"middleware is called with two arguments, request and call_next, and {name} cannot be: {exc}."
             f" If it makes middleware, call it: middleware=[{name}(...)]"
         ) from None
+
+
+def _name(middleware: Middleware) -> str:
+    return getattr(middleware, "__name__", type(middleware).__name__)
 
 
 # Ready to use

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Mapping
@@ -268,6 +269,49 @@ async def test_a_file_that_changes_while_a_person_is_asked_is_not_read_again(pro
             assert (await group.call_tool("a__echo")).text == "other"
 
     assert [list(each.variables) for each in approver.asked] == [["NO", "TOKEN"], ["NO", "NODE_OPTIONS", "TOKEN"]]
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_person_is_asked_in_vain_if_the_question_awaits_what_was_cancelled(project: Path) -> None:
+    """On asyncio that looks as if the group were cancelled."""
+    inputs = [{"id": "key", "type": "promptString"}]
+    path = written(project / "servers.json", {"a": DOWN, "b": {**DOWN, "env": {"KEY": "${input:key}"}}}, inputs=inputs)
+
+    async def awaits(asked: object) -> Any:
+        cancelled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        return await cancelled
+
+    async def approve(proposed: ProposedServer) -> Any:
+        return await awaits(proposed) if proposed.name == "a" else True
+
+    group = ClientGroup.from_file(path, scope="project", approve_servers=approve, ask_input=awaits, wait="all")
+    with anyio.fail_after(200):
+        async with group:
+            assert states(group) == {"a": "needs_consent", "b": "disabled"}
+            assert "asking for consent failed: CancelledError" in str(group.status()["a"].error)
+            assert group.status()["b"].error == "ask_input, or the store of answers, awaited a task that was cancelled"
+
+
+async def test_a_question_that_is_withdrawn_by_closing_is_cancelled(project: Path) -> None:
+    path = written(project / "servers.json", {"a": running(env={"NO": "${input:key}"})})
+    reached: list[str] = []
+
+    async def ask(asked: object) -> bool:
+        reached.append("asked")
+        event.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    for arguments in ({"approve_servers": ask}, {"approve_servers": Approver(), "ask_input": ask}):
+        event = anyio.Event()
+        group = ClientGroup.from_file(path, scope="project", wait="none", **arguments)
+        with anyio.fail_after(200):
+            async with group:
+                await event.wait()
+            assert states(group)["a"] == "down"
+
+    assert reached == ["asked", "asked"]
 
 
 async def test_only_servers_of_a_project_need_consent_or_all_of_a_file_of_unknown_scope_if_the_host_asks(

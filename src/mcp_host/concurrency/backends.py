@@ -243,9 +243,11 @@ def cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def cancels_current_task(exc: BaseException, before: int) -> bool:
+def cancels_current_task(exc: BaseException, before: int = 0) -> bool:
     """Whether the cancellation *exc* is of the current task, and not of one that it awaited. Only asyncio confuses them.
 
-    *before* are the `cancellations` at the start of what raised it: the task may have survived some.
+    That of another task is a failure of the code that awaited it: raised on, it would end our task, or be swallowed by a
+    task group, without a word. *before* are the `cancellations` at the start of what raised it: the task may have survived
+    some. In a task of the application 0 is safe: one that has cancelled itself is still to hear of it.
     """
     return not isinstance(exc, asyncio.CancelledError) or cancellations() > before

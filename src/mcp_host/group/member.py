@@ -14,11 +14,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from anyio import CancelScope, current_time, move_on_after, sleep_forever
+from anyio import CancelScope, current_time, get_cancelled_exc_class, move_on_after, sleep_forever
 from anyio.abc import TaskGroup
 
 from mcp_host.client.client import Client
 from mcp_host.concurrency.asking import unattended
+from mcp_host.concurrency.backends import cancels_current_task
 from mcp_host.concurrency.synchronization import Event
 from mcp_host.errors import (
     AuthError,
@@ -173,6 +174,11 @@ class Member:
                 client = await self._prepared(run)
                 while client is not None and not run.stopped:
                     await self._connect_once(run, client)
+        except get_cancelled_exc_class() as exc:
+            if cancels_current_task(exc):
+                raise
+            logger.error("%s: it is kept connected no more", self.name, exc_info=exc)  # the other servers go on
+            self._set_unless_stopped(run, "disabled", "code of the application awaited a task that was cancelled")
         finally:
             with CancelScope(shield=True):  # bounded by `close_timeout`
                 if self.client is not None:

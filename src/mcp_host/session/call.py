@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, NoReturn, Self, TypeAlias
 
-from anyio import CancelScope, current_time
+from anyio import CancelScope, current_time, get_cancelled_exc_class
 
 from mcp_host.concurrency.asking import paused_by_asking
+from mcp_host.concurrency.backends import cancels_current_task
 from mcp_host.concurrency.deadlines import Alarm
 from mcp_host.errors import (
     ConnectionClosed,
@@ -403,6 +404,12 @@ class PendingRequest:
             with HandlerScope(), CancelScope() as self._scope:
                 while self.reports:
                     await self.call.on_reports(self.reports)
+        except get_cancelled_exc_class() as exc:
+            if cancels_current_task(exc):
+                raise
+            failed = McpError("the progress callback awaited a task that was cancelled")
+            failed.__cause__ = exc
+            raise CallbackRaised(failed) from None
         except Exception as exc:
             raise CallbackRaised(exc) from None
         finally:

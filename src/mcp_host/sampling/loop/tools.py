@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from anyio import create_task_group
+from anyio import create_task_group, get_cancelled_exc_class
 from pydantic_core import to_json
 
+from mcp_host.concurrency.backends import cancels_current_task
 from mcp_host.concurrency.tasks import first
 from mcp_host.errors import McpError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
@@ -199,6 +200,11 @@ async def _list(client: ToolClient, place: int, timeout: float) -> list[Tool]:
             return []
         exc.args = (f"the tools of {_where(client.name, place)} cannot be listed: {exc}",)
         raise
+    except get_cancelled_exc_class() as exc:
+        if cancels_current_task(exc):
+            raise
+        where = _where(client.name, place)
+        raise McpError(f"the tools of {where} cannot be listed: list_tools awaited a task that was cancelled") from exc
     valid: dict[str, Tool] = {}
     for tool in listed:
         problem = conversation.name_problem(tool.name)

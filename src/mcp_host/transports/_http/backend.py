@@ -17,11 +17,12 @@ from urllib.request import Request, getproxies, proxy_bypass
 
 import h11
 import httpx
-from anyio import CancelScope, connect_tcp, move_on_after
+from anyio import CancelScope, connect_tcp, get_cancelled_exc_class, move_on_after
 from anyio.abc import TaskGroup
 
+from mcp_host.concurrency.backends import cancels_current_task
 from mcp_host.concurrency.owners import WorkOwner, owned_by
-from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, excerpt
+from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, McpError, excerpt
 from mcp_host.limits import Limits
 from mcp_host.protocol.headers import may_hold_credential
 from mcp_host.secret import Secret, SecretBytes
@@ -211,21 +212,26 @@ class HttpBackend(ABC):
         responses like any other. While an Auth gets the authorization, it is in *authorizing*.
 
         Raises:
-            McpError: The Auth or *check_login* raised it.
+            McpError: The Auth or *check_login* raised it, or code of the application awaited a task that was cancelled.
             ConnectFailed, ConnectionClosed: With the reason as the cause, unless that may show a secret.
             HttpStatusError: A redirect that is not followed.
         """
         url, text = self._url, self._text
         for _ in range(MAX_REDIRECTS + 1):
             sent = {**self._headers, **headers}
-            if self._auth is None:
-                response = await self._send(method, url, sent, content, repeatable, authorizing)
-            else:
-                send = partial(self._send_as, self._auth, check_login, method, url, content, repeatable, authorizing)
-                owning = partial(self._owning, authorizing)
-                response = await send_authorized(
-                    self._auth, method, text, sent, send, owning, self._server, is_redirected=text != self._text
-                )
+            try:
+                if self._auth is None:
+                    response = await self._send(method, url, sent, content, repeatable, authorizing)
+                else:
+                    as_auth = (self._auth, check_login, method, url, content, repeatable, authorizing)
+                    send, owning = partial(self._send_as, *as_auth), partial(self._owning, authorizing)
+                    response = await send_authorized(
+                        self._auth, method, text, sent, send, owning, self._server, is_redirected=text != self._text
+                    )
+            except get_cancelled_exc_class() as exc:
+                if cancels_current_task(exc):
+                    raise
+                raise McpError(f"{self.name}: an Auth, or the client, awaited a task that was cancelled") from exc
             response.drain_soon = self._drain_soon
             if response.status not in REDIRECTS or not redirects:
                 return response
