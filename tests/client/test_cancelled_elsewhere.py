@@ -15,7 +15,7 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, ServerOptions, StreamableHttp, ToolPolicy, run_tool_loop
+from mcp_host import Client, SamplingRequest, ServerOptions, StreamableHttp, ToolPolicy, run_tool_loop
 from mcp_host.errors import McpError, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, Middleware
 from mcp_host.testing import Context, ScriptedModel, Server
@@ -184,7 +184,7 @@ async def test_a_tool_that_fails_so_has_failed_and_its_request_is_answered(era: 
         return str(await cancelled())
 
     async with connected(made, era=era) as client:
-        with pytest.raises(ServerError, match="Internal error"):
+        with pytest.raises(ServerError, match="a function of the server awaited a task that was cancelled"):
             await client.call_tool("shares")
         assert (await client.call_tool("work")).text == "done"
 
@@ -212,6 +212,31 @@ async def test_a_loop_whose_client_cannot_list_so_does_not_go_on_without_its_too
             McpError, match=r"^the tools of 'foreign' \(tools\[1\]\) cannot be listed: list_tools awaited"
         ):
             await run_tool_loop(ScriptedModel("done"), "go", tools=[client, Foreign()])
+
+
+@asyncios
+@pytest.mark.parametrize("what", ["the model", "on_turn"])
+async def test_a_loop_whose_model_or_callback_fails_so_is_not_cancelled(what: str) -> None:
+    async def model(request: SamplingRequest) -> str:
+        return str(await cancelled()) if what == "the model" else "done"
+
+    async def on_turn(step: object) -> None:
+        await cancelled()
+
+    with pytest.raises(McpError, match=f"^{what} awaited a task that was cancelled$"):
+        await run_tool_loop(model, "go", tools=[], on_turn=on_turn)
+
+
+@asyncios
+async def test_the_check_of_a_result_that_fails_so_fails_its_call_alone() -> None:
+    async def check(tool: Tool, result: object) -> None:
+        await cancelled()
+
+    async with connected(server(), tools=ToolPolicy(output=check)) as client:
+        await client.list_tools()
+        with pytest.raises(McpError, match=r"^ToolPolicy.output awaited a task that was cancelled$"):
+            await client.call_tool("work")
+        assert [tool.name for tool in await client.list_tools()] == ["work"]
 
 
 # In a group
@@ -284,6 +309,8 @@ async def test_a_policy_that_reads_what_was_cancelled_costs_its_server_alone(cap
 
 # What is cancelled in earnest
 
+WAYS = ["middleware", "Auth", "progress", "loop", "model", "check"]
+
 
 def waiting(at: list[str]) -> Middleware:
     async def waits(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
@@ -316,7 +343,7 @@ def ways(at: list[str]) -> dict[str, Callable[[], Awaitable[object]]]:
             await anyio.sleep_forever()
 
     async def report(progress: object) -> None:
-        at.append("progress")
+        at.append("a callback")
         await anyio.sleep_forever()
 
     async def by_middleware() -> object:
@@ -334,11 +361,30 @@ def ways(at: list[str]) -> dict[str, Callable[[], Awaitable[object]]]:
     async def by_loop() -> object:
         return await run_tool_loop(ScriptedModel("done"), "go", tools=[Lists()])
 
-    return {"middleware": by_middleware, "Auth": by_auth, "progress": by_progress, "loop": by_loop}
+    return dict(zip(WAYS, (by_middleware, by_auth, by_progress, by_loop, *by_callbacks(report)), strict=True))
+
+
+def by_callbacks(report: Callable[[object], Awaitable[None]]) -> tuple[Callable[[], Awaitable[object]], ...]:
+    async def model(request: SamplingRequest) -> str:
+        await report(request)
+        return ""
+
+    async def by_model() -> object:
+        return await run_tool_loop(model, "go", tools=[])
+
+    async def check(tool: Tool, result: object) -> None:
+        await report(tool)
+
+    async def by_check() -> object:
+        async with Client(server(), tools=ToolPolicy(output=check)) as client:
+            await client.list_tools()
+            return await client.call_tool("work")
+
+    return by_model, by_check
 
 
 @on_both
-@pytest.mark.parametrize("way", ["middleware", "Auth", "progress", "loop"])
+@pytest.mark.parametrize("way", WAYS)
 async def test_the_scope_of_a_caller_that_is_cancelled_there_ends_it(way: str) -> None:
     at: list[str] = []
     passed: list[str] = []
@@ -360,7 +406,7 @@ async def test_the_scope_of_a_caller_that_is_cancelled_there_ends_it(way: str) -
 
 
 @asyncios
-@pytest.mark.parametrize("way", ["middleware", "Auth", "progress", "loop"])
+@pytest.mark.parametrize("way", WAYS)
 async def test_a_task_that_is_cancelled_there_is_cancelled(way: str) -> None:
     at: list[str] = []
     task = asyncio.ensure_future(ways(at)[way]())

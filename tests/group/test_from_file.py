@@ -289,7 +289,9 @@ async def test_a_person_is_asked_in_vain_if_the_question_awaits_what_was_cancell
     with anyio.fail_after(200):
         async with group:
             assert states(group) == {"a": "needs_consent", "b": "disabled"}
-            assert "asking for consent failed: CancelledError" in str(group.status()["a"].error)
+            assert "asking for consent failed: McpError: it awaited a task that was cancelled" in str(
+                group.status()["a"].error
+            )
             assert group.status()["b"].error == "ask_input, or the store of answers, awaited a task that was cancelled"
 
 

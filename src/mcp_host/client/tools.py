@@ -11,6 +11,7 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import checkpoint
 from pydantic_core import PydanticSerializationError, to_json
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import (
     CallerError,
     InvalidSchema,
@@ -172,7 +173,7 @@ class ListedTool:
             if check is None:
                 problem = await self._problem(result)
             else:
-                await check(self.tool, result)
+                await awaited(check(self.tool, result), "ToolPolicy.output")
                 problem = None
         return problem
 

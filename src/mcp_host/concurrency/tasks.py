@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context, copy_context
 from typing import Any, Generic, TypeVar
 
-from anyio import CancelScope, create_task_group
+from anyio import CancelScope, create_task_group, get_cancelled_exc_class
 from anyio.abc import TaskGroup
 
-from mcp_host.concurrency.backends import Job, Loop
+from mcp_host.concurrency.backends import Job, Loop, cancels_current_task
 from mcp_host.concurrency.synchronization import Event
-from mcp_host.errors import ConnectionClosed
+from mcp_host.errors import ConnectionClosed, McpError
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +168,20 @@ class OwnedContext(Generic[T]):
             self._error = ConnectionClosed("closed while it was being opened", may_have_run=False)
         self._entered.set()
         self._ended.set()
+
+
+async def awaited(awaitable: Awaitable[T], what: str) -> T:
+    """What *awaitable* returns, which code of the application has made. Where another frame costs too much, this is written out.
+
+    Raises:
+        McpError: It awaited a task that was cancelled, and ours was not. *what* begins the text.
+    """
+    try:
+        return await awaitable
+    except get_cancelled_exc_class() as exc:
+        if cancels_current_task(exc):
+            raise
+        raise McpError(f"{what} awaited a task that was cancelled") from exc
 
 
 def first(group: BaseException) -> BaseException:

@@ -10,11 +10,11 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyio import Lock, get_cancelled_exc_class
+from anyio import Lock
 from anyio.lowlevel import EventLoopToken, current_token
 
 from mcp_host.client.tool_policy import ToolPolicy
-from mcp_host.concurrency.backends import cancels_current_task
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.config import (
     AnswerStore,
     AskInput,
@@ -27,7 +27,7 @@ from mcp_host.config import (
     ToolFilter,
     ask_inputs,
 )
-from mcp_host.errors import ConfigError, McpError, escaped, excerpt
+from mcp_host.errors import ConfigError, escaped, excerpt
 from mcp_host.group.consents import ApproveServer, ServerConsents
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.handlers import as_async, check_callable
@@ -195,10 +195,8 @@ class FileServer:
     ) -> str | None:
         """Ask whether it may be started. Returns why not."""
         try:
-            return _refusal(await approve(proposed))
-        except (Exception, get_cancelled_exc_class()) as exc:  # of the host's code: the other servers go on
-            if not isinstance(exc, Exception) and cancels_current_task(exc):
-                raise
+            return _refusal(await awaited(approve(proposed), "it"))
+        except Exception as exc:  # of the host's code: the other servers go on
             logger.error("%s: approve_servers failed", self.entry.name, exc_info=exc)
             return f"{FAILED}: {type(exc).__name__}: {exc}"
 
@@ -220,12 +218,8 @@ class FileServer:
         answers = self._options.answers
         asked = replace(self.entry, inputs=tuple(each for each in self.entry.inputs if each not in answers))
         ask = self._options.ask_input or (lambda _: None)
-        try:
-            answers.update(await ask_inputs([asked], ask, store=self._options.answer_store))
-        except get_cancelled_exc_class() as exc:
-            if cancels_current_task(exc):
-                raise
-            raise McpError("ask_input, or the store of answers, awaited a task that was cancelled") from exc
+        asking = ask_inputs([asked], ask, store=self._options.answer_store)
+        answers.update(await awaited(asking, "ask_input, or the store of answers,"))
 
     def _to_options(self, expanded: ExpandedServer) -> ServerOptions:
         return ServerOptions(

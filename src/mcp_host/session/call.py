@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, NoReturn, Self, TypeAlias
 
-from anyio import CancelScope, current_time, get_cancelled_exc_class
+from anyio import CancelScope, current_time
 
 from mcp_host.concurrency.asking import paused_by_asking
-from mcp_host.concurrency.backends import cancels_current_task
 from mcp_host.concurrency.deadlines import Alarm
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import (
     ConnectionClosed,
     HeaderMismatch,
@@ -403,13 +403,7 @@ class PendingRequest:
         try:
             with HandlerScope(), CancelScope() as self._scope:
                 while self.reports:
-                    await self.call.on_reports(self.reports)
-        except get_cancelled_exc_class() as exc:
-            if cancels_current_task(exc):
-                raise
-            failed = McpError("the progress callback awaited a task that was cancelled")
-            failed.__cause__ = exc
-            raise CallbackRaised(failed) from None
+                    await awaited(self.call.on_reports(self.reports), "the progress callback")
         except Exception as exc:
             raise CallbackRaised(exc) from None
         finally:

@@ -11,11 +11,10 @@ from inspect import isawaitable
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from anyio import get_cancelled_exc_class
 from pydantic_core import to_json
 
 from mcp_host import types
-from mcp_host.concurrency.backends import cancels_current_task
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import NotDeclared
 from mcp_host.functions import BadArguments, Function, FunctionTool, error_result
 from mcp_host.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Params
@@ -91,7 +90,7 @@ class Catalog(Service):
             handler = self.handlers[method]
         else:
             raise RequestError(METHOD_NOT_FOUND, f"Method not found: {method}")
-        return lambda call, ask: _awaited(handler(params, Context(call, ask)))
+        return lambda call, ask: awaited(handler(params, Context(call, ask)), "a function of the server")
 
     def input_schema(self, tool: str) -> types.JSONObject | None:
         return self.tools[tool].definition.input_schema if tool in self.tools else None
@@ -232,12 +231,3 @@ def template_pattern(template: str) -> re.Pattern[str]:
         return re.compile("".join(map(pattern, re.split(r"(\{[^}]*\})", template))))
     except re.error as exc:
         raise ValueError(f"{template}: {exc}") from exc
-
-
-async def _awaited(answer: Awaitable[Params]) -> Params:
-    try:
-        return await answer
-    except get_cancelled_exc_class() as exc:
-        if cancels_current_task(exc):
-            raise
-        raise RuntimeError("a function of the server awaited a task that was cancelled") from exc

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from anyio import CancelScope, create_task_group, current_time, move_on_after
 
 from mcp_host.concurrency.backends import cancellations
-from mcp_host.concurrency.tasks import first
+from mcp_host.concurrency.tasks import awaited, first
 from mcp_host.errors import (
     CallDenied,
     ConnectionClosed,
@@ -226,7 +226,7 @@ async def run_loop(
             ended = _ends(answer, asked, tools, is_last=turn == max_turns, is_lost=lost is not None)
             step = await loop.add(answer, run=ended is None, dropped=dropped, problems=problems, lost=lost)
             if on_turn is not None:
-                await on_turn(step)
+                await awaited(on_turn(step), "on_turn")
     last = None if ended is None else loop.steps[-1].answer
     unfinished = loop.end_unfinished()
     return LoopResult(
@@ -255,7 +255,7 @@ async def _ask(
 ) -> tuple[CreateMessageResult, Mapping[str, str], SamplingMessage | None]:
     """The model's answer, what is wrong with its calls, by id, and what it is told if the provider kept its calls to itself."""
     try:
-        return await ask(params), {}, None
+        return await awaited(ask(params), "the model"), {}, None
     except UnusableCalls as exc:
         return exc.answer, exc.problems, None if exc.problems else lost_answer(exc)
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from anyio import create_task_group, get_cancelled_exc_class
+from anyio import create_task_group
 from pydantic_core import to_json
 
-from mcp_host.concurrency.backends import cancels_current_task
-from mcp_host.concurrency.tasks import first
+from mcp_host.concurrency.tasks import awaited, first
 from mcp_host.errors import McpError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import check_callable
@@ -193,18 +192,13 @@ def _offered(tool: Tool, client: ToolClient, run: RunTool, approvals: Approvals 
 async def _list(client: ToolClient, place: int, timeout: float) -> list[Tool]:
     """The tools of *client* that can be offered."""
     try:
-        listed = await client.list_tools(timeout=timeout)
+        listed = await awaited(client.list_tools(timeout=timeout), "list_tools")
     except McpError as exc:
         if says_there_is_none(exc):
             logger.info("%s has no tools: %s", client.name, exc)
             return []
         exc.args = (f"the tools of {_where(client.name, place)} cannot be listed: {exc}",)
         raise
-    except get_cancelled_exc_class() as exc:
-        if cancels_current_task(exc):
-            raise
-        where = _where(client.name, place)
-        raise McpError(f"the tools of {where} cannot be listed: list_tools awaited a task that was cancelled") from exc
     valid: dict[str, Tool] = {}
     for tool in listed:
         problem = conversation.name_problem(tool.name)
