@@ -665,6 +665,7 @@ extensions:
                 warnings=(stays("args[0]", "${TOKEN}", "OpenCode"),),
             )
         ],
+        scope="project",
     ),
 ]
 

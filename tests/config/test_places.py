@@ -132,6 +132,8 @@ def test_a_file_is_the_users_or_the_administrators_only_where_this_machine_has_s
         ("home/project/.gemini/settings.json", "gemini-cli", "project"),
         ("home/.config/opencode/opencode.json", "opencode", "user"),
         ("work/opencode.json", "opencode", "project"),
+        ("work/opencode/opencode.json", "opencode", "project"),
+        ("work/opencode/opencode.jsonc", "opencode", "project"),
         ("home/.claude.json", "claude-code", "user"),
         ("work/.mcp.json", "claude-code", "project"),
         ("work/.claude.json", "claude-code", None),

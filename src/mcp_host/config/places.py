@@ -172,12 +172,12 @@ def place_of(path: Path, home: Path | None = None) -> FoundFile:
     places = [place for place in PLACES if place.dialect != GENERIC and not place.of_project]
     ends = [place for place in places if whole.parts[-len(place.parts) :] == place.parts]
     if ends:
-        longest = max(len(place.parts) for place in ends)
-        possible = [place for place in ends if len(place.parts) == longest]
-        folder, bases = whole.parents[longest - 1], _bases(home, sys.platform, os.environ, None)
-        scopes = [place.scope for place in possible if bases.get(place.base) == folder]
-        scopes += [place.scope for place in possible if place.base == "project"]
-        return FoundFile(path, possible[0].dialect, next(iter(scopes), None))
+        bases = _bases(home, sys.platform, os.environ, None)
+        at_home = [place for place in ends if bases.get(place.base) == whole.parents[len(place.parts) - 1]]
+        of_project = [place for place in ends if place.base == "project"]  # in a folder called as that of a host, too
+        known = at_home + of_project
+        [place, *_] = known or ends
+        return FoundFile(path, place.dialect, place.scope if known else None)
     dialects = {place.dialect for place in PLACES if place.parts[-1] == path.name}
     return FoundFile(path, dialects.pop() if len(dialects) == 1 else None, None)
 
