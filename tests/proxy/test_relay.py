@@ -527,6 +527,17 @@ async def test_methods_that_the_hosts_revision_does_not_have_are_refused(subtest
     assert made == []
 
 
+async def test_what_a_server_does_not_call_public_is_private() -> None:
+    """A cache in between would serve it to others, and whether all users get the same is not known."""
+    for server, versions in ERAS.items():
+        passes = "private" if server == "legacy" else "public"
+        for proxy, listed in ((Proxy(Planner(versions)), passes), (Proxy({"one": Planner(versions)}), "private")):
+            async with raw.modern(proxy) as host:
+                scopes = [(await host.result(method))["cacheScope"] for method in (DISCOVER, "tools/list")]
+            await proxy.aclose()
+            assert scopes == ["private", listed]
+
+
 async def test_a_resource_that_cannot_be_subscribed_to_is_not_agreed_to() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.answer_initialize(capabilities={"resources": {}})

@@ -49,7 +49,10 @@ VERSION = f"{META}protocolVersion"
 UNNAMED = Implementation(name="", version="")  # "Clients SHOULD include" their name, and need not
 
 CACHE_SCOPE = dict.fromkeys(CACHEABLE, "public") | {"resources/read": "private"}
-""" "Servers MUST include caching hints on" these results. A function may read something else for each client."""
+""" "Servers MUST include caching hints on" these results. A function may read something else for each client.
+
+All are private where the service relays: the server behind it may list something else for each user.
+"""
 
 QUIET_PASSES = 16  # passes of the event loop without a new input request, after which a round is complete
 
@@ -214,6 +217,7 @@ class Stateless:
     def _complete(self, method: str, result: Params) -> Params:
         hints: Params = {}
         if scope := CACHE_SCOPE.get(method):
+            scope = "private" if self._service.relays else scope
             hints = {"ttlMs": round(self._service.ttl * 1000), "cacheScope": scope}
         return self._with_server_info({"resultType": "complete", **hints, **result})
 
