@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -15,17 +16,35 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, SamplingRequest, ServerOptions, StreamableHttp, ToolPolicy, run_tool_loop
-from mcp_host.errors import McpError, ServerError
+from mcp_host import (
+    Client,
+    InProcess,
+    OAuth,
+    Sampling,
+    SamplingRequest,
+    ServerOptions,
+    ServerSampling,
+    StreamableHttp,
+    ToolCall,
+    ToolPins,
+    ToolPolicy,
+    always,
+    run_tool_loop,
+)
+from mcp_host.auth import TokensError
+from mcp_host.config import ask_inputs, read_servers
+from mcp_host.errors import ConnectFailed, ConnectionClosed, McpError, ServerError
 from mcp_host.middleware import AnyRequest, CallNext, Middleware
+from mcp_host.terminal.browser import is_opened
 from mcp_host.testing import Context, ScriptedModel, Server
 from mcp_host.transports._http.authorization import AuthorizedBy
 from mcp_host.transports.base import AuthorizationContext
-from mcp_host.types import Tool
+from mcp_host.types import AssistantContentBlock, CreateMessageResult, Tool, ToolUseContent
 from tests.client.sites import PLAIN, Site, handshake, response
-from tests.client.support import EMPTY, connected
+from tests.client.support import EMPTY, QUESTION, connected
 from tests.extent import on_both
 from tests.group.support import Node, names, opened, states
+from tests.transports.http_peers import EVENTS
 
 asyncios = pytest.mark.backends("asyncio")
 LISTED = {"resultType": "complete", "tools": [PLAIN], "ttlMs": 0, "cacheScope": "private"}
@@ -237,6 +256,141 @@ async def test_the_check_of_a_result_that_fails_so_fails_its_call_alone() -> Non
         with pytest.raises(McpError, match=r"^ToolPolicy.output awaited a task that was cancelled$"):
             await client.call_tool("work")
         assert [tool.name for tool in await client.list_tools()] == ["work"]
+
+
+# Other functions that the application gives
+
+
+async def fails(*_: object) -> Any:
+    await cancelled()
+
+
+class Stores:
+    """A store of tokens, or of answers, that fails so."""
+
+    load = swap = take = staticmethod(fails)
+
+
+USE = ToolUseContent(id="1", name="use", input={})
+AGAIN = ToolUseContent(id="2", name="use", input={})
+
+
+async def use() -> str:
+    return "used"
+
+
+@asyncios
+@pytest.mark.parametrize("uses", [[USE], [USE, AGAIN]], ids=["one call", "two calls at once"])
+async def test_a_loop_whose_approver_fails_so_is_not_cancelled(uses: list[AssistantContentBlock]) -> None:
+    answer = CreateMessageResult(role="assistant", content=uses, model="m", stop_reason="toolUse")
+
+    with pytest.raises(McpError, match=r"^approve awaited a task that was cancelled$"):
+        await run_tool_loop(ScriptedModel(answer, "done"), "go", tools=[use], approve=fails)
+
+
+@asyncios
+async def test_the_tools_of_a_server_that_cannot_be_listed_so_are_run_by_it(caplog: pytest.LogCaptureFixture) -> None:
+    asked = Sampling(with_tools=ScriptedModel(ToolCall("plain")), approve=always)
+    answer = await asked.callback(server="s", call_tool=fails, list_tools=fails)({**QUESTION, "tools": [PLAIN]})
+
+    assert answer["result"]["stopReason"] == "toolUse"
+    assert caplog.messages == [
+        "sampling for s: its tools cannot be listed, so it has to run them: list_tools awaited a task that was cancelled"
+    ]
+
+
+@asyncios
+async def test_a_change_of_a_tool_about_which_asking_fails_so_fails_the_listing() -> None:
+    def changed(description: str) -> Server:
+        made = Server("server")
+        made.tool(description=description)(use)
+        return made
+
+    policy = ToolPolicy(pins=ToolPins(on_changed=fails))
+    async with connected(changed("old"), name="s", tools=policy) as client:
+        await client.list_tools()
+    async with connected(changed("new"), name="s", tools=policy) as client:
+        for _ in range(2):  # it is asked about again
+            with pytest.raises(McpError, match=r"^ToolPins.on_changed awaited a task that was cancelled$"):
+                await client.list_tools()
+
+
+@asyncios
+async def test_a_request_of_a_server_that_cannot_be_sent_so_has_failed() -> None:
+    with pytest.raises(McpError, match=r"^create_message awaited a task that was cancelled$"):
+        await ServerSampling(fails, with_tools=False).sample("hello")
+
+
+@asyncios
+async def test_a_server_in_this_process_that_fails_so_says_why_it_has_ended() -> None:
+    with anyio.fail_after(25):
+        with pytest.raises(ConnectFailed, match=r"server failed: McpError: it awaited a task that was cancelled$"):
+            await Client(InProcess(fails), era="legacy").connect()
+
+
+@asyncios
+async def test_tokens_that_cannot_be_loaded_so_are_an_error_of_their_store() -> None:
+    with pytest.raises(TokensError, match=r"^the store of tokens awaited a task that was cancelled$"):
+        await OAuth(tokens=Stores()).saved("http://127.0.0.1:1/mcp")
+
+
+@asyncios
+async def test_answers_that_are_asked_for_so_in_vain_are_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    inputs = [{"id": "key", "type": "promptString"}]
+    file.write_text(json.dumps({"inputs": inputs, "servers": {"a": {"command": "a", "args": ["${input:key}"]}}}))
+    servers = read_servers(file).servers
+
+    with pytest.raises(McpError, match=r"^the question awaited a task that was cancelled$"):
+        await ask_inputs(servers, fails)
+    with pytest.raises(McpError, match=r"^the store of answers awaited a task that was cancelled$"):
+        await ask_inputs(servers, fails, store=Stores())
+
+
+@asyncios
+async def test_a_browser_that_cannot_be_opened_so_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    assert not await is_opened("http://server.test/login", fails)
+    assert caplog.messages[0].endswith("McpError: it awaited a task that was cancelled\n")
+
+
+class Broken(httpx.AsyncByteStream):
+    """A body of a transport of the application, which fails so."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b": here\n\n"
+        await cancelled()
+
+
+@asyncios
+async def test_a_body_that_cannot_be_read_so_ends_its_call_alone() -> None:
+    bodies = [httpx.Response(200, headers=EVENTS, stream=Broken())]
+    site = Site(tools_call=lambda call: bodies.pop() if bodies else response(call, DONE))
+    async with site.connected() as client:
+        with pytest.raises(ConnectionClosed, match="the stream ended before the response") as caught:
+            await client.call_tool("plain")
+        assert "the client awaited a task that was cancelled" in str(caught.value.__cause__)
+        assert (await client.call_tool("plain")).content == []
+
+
+@asyncios
+@pytest.mark.fake_clock
+async def test_a_stream_of_the_server_that_cannot_be_read_so_is_opened_again() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method != "POST":
+            if streams:
+                return streams.pop()
+            again.set()
+            return httpx.Response(405)
+        message = json.loads(request.content)
+        if "id" not in message:
+            return httpx.Response(202)
+        return handshake(message) if message["method"] == "initialize" else response(message, EMPTY)
+
+    streams, again = [httpx.Response(200, headers=EVENTS, stream=Broken())], anyio.Event()
+    http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    async with connected(StreamableHttp("http://server.test/mcp", client=http), era="legacy") as client:
+        await again.wait()
+        assert (await client.call_tool("plain")).content == []
 
 
 # In a group

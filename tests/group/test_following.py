@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
@@ -256,6 +257,24 @@ async def test_files_that_cannot_be_followed_any_more_cost_nothing_else(
             assert group.warnings == ["the files of servers are not followed any more: OSError: no more watches"]
 
     assert "not followed any more" in caplog.text
+
+
+@pytest.mark.backends("asyncio")
+async def test_so_do_files_whose_watch_awaits_what_was_cancelled(project: Path) -> None:
+    """On asyncio that looks as if the group were cancelled."""
+
+    async def fail(paths: Sequence[Path], changed: Callable[[], Awaitable[None]]) -> None:
+        cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        await cancelled
+
+    path = written(project / "mcp.json", {"a": running()})
+    with anyio.fail_after(200):
+        async with ClientGroup.from_file(path, watch=fail, wait="all") as group:
+            assert await names(group) == ["a__drop", "a__echo"]
+            assert group.warnings == [
+                "the files of servers are not followed any more: McpError: watch awaited a task that was cancelled"
+            ]
 
 
 class SlowlyClosing(Node):

@@ -292,7 +292,7 @@ async def test_a_person_is_asked_in_vain_if_the_question_awaits_what_was_cancell
             assert "asking for consent failed: McpError: it awaited a task that was cancelled" in str(
                 group.status()["a"].error
             )
-            assert group.status()["b"].error == "ask_input, or the store of answers, awaited a task that was cancelled"
+            assert group.status()["b"].error == "the question awaited a task that was cancelled"
 
 
 async def test_a_question_that_is_withdrawn_by_closing_is_cancelled(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""A server in the same process whose inbox is full."""
+"""A server in the same process whose inbox is full, or which fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcp_host import Client
-from mcp_host.errors import ConnectionClosed, RequestTimeout
+from mcp_host.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Notification, Success, encode
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
@@ -94,3 +94,18 @@ async def test_a_message_that_waits_for_room_is_not_sent_if_the_server_ends() ->
             tasks.start_soon(send)
             await anyio.wait_all_tasks_blocked()
             end.set()
+
+
+@pytest.mark.parametrize("kind", [anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError])
+async def test_a_stream_of_its_own_that_ends_is_why_a_server_has_ended(kind: type[Exception]) -> None:
+    """The same says that the client has closed."""
+
+    async def serve(inbox: Inbox, outbox: Outbox) -> None:
+        await inbox.receive()
+        raise kind("of the database")
+
+    with anyio.fail_after(25):
+        with pytest.raises(ConnectFailed) as raised:
+            await Client(InProcess(serve, name="s")).connect()
+
+    assert str(raised.value).startswith(f"s failed: {kind.__name__}: of the database")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -89,6 +90,23 @@ class FastMCP:
         self._mcp_server.log.append("left")
 
 
+@pytest.mark.backends("asyncio")
+async def test_a_server_that_awaits_what_was_cancelled_says_why_it_has_ended() -> None:
+    """On asyncio that looks as if the connection were cancelled."""
+
+    async def fail() -> None:
+        cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        await cancelled
+
+    with anyio.fail_after(25):
+        async with Client(LowLevelServer(after_call=fail), era="legacy") as client:
+            await client.call_tool("x")
+            assert str(await client.wait_closed()).startswith(
+                "tides failed: McpError: it awaited a task that was cancelled"
+            )
+
+
 @pytest.mark.parametrize("wrapped", [False, True], ids=["low-level", "wrapped"])
 async def test_a_server_runs_until_the_client_closes_and_cleans_up_within_the_lifespan_of_its_wrapper(
     wrapped: bool,
@@ -158,12 +176,12 @@ async def test_the_error_of_a_server_is_reported_without_its_exception_groups() 
 
 async def test_a_server_that_ends_by_itself_closes_the_connection() -> None:
     async def end() -> None:
-        raise anyio.EndOfStream
+        raise anyio.EndOfStream("of the database")
 
     with anyio.fail_after(25):
         async with Client(LowLevelServer(end), era="legacy") as client:
             await client.call_tool("x")
-            with pytest.raises(ConnectionClosed, match="tides has ended"):
+            with pytest.raises(ConnectionClosed, match="tides failed: EndOfStream: of the database"):
                 await client.call_tool("x")
 
 

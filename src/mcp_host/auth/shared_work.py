@@ -14,9 +14,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from mcp_host.auth.errors import AuthError
 from mcp_host.concurrency.asking import JobEnd
-from mcp_host.concurrency.backends import Loop, cancels_current_task
+from mcp_host.concurrency.backends import Loop
 from mcp_host.concurrency.owners import WorkOwner, current_owners, owned_by
-from mcp_host.concurrency.tasks import spawn
+from mcp_host.concurrency.tasks import awaited, spawn
 from mcp_host.errors import CallerError
 
 T = TypeVar("T")
@@ -102,15 +102,11 @@ class SharedWork:
     async def _run(self, work: _Work[T], function: Callable[[], Awaitable[T]]) -> None:
         try:
             with work.scope, work.ended.of_job(), owned_by(work.owners):
-                work.value = await function()
+                work.value = await awaited(function(), "a function of the application", AuthError)
                 if not work.is_abandoned:
                     work.failure = None
-        except get_cancelled_exc_class() as exc:
-            if cancels_current_task(exc, 0):
-                raise
-            cancelled = AuthError("a function of the application was cancelled before there was a token")
-            cancelled.__cause__ = exc
-            work.failure = cancelled
+        except get_cancelled_exc_class():
+            raise
         except BaseException as exc:  # for the callers, who have an owner
             work.failure, work.traceback = exc, exc.__traceback__
         finally:

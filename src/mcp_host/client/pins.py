@@ -17,6 +17,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from mcp_host.concurrency.locked_file import LockedFile
 from mcp_host.concurrency.synchronization import Event
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import ProtocolError, ToolPinsError, quoted
 from mcp_host.handlers import as_async
 from mcp_host.protocol.server_names import ServerIdentity
@@ -239,7 +240,7 @@ class ToolPins:
         """Whether *on_changed* agrees, and the answer counts."""
         try:
             own = replace(change, old=change.old and copy_of(change.old), new=copy_of(change.new))
-            agreed = await on_changed(own)
+            agreed = await awaited(on_changed(own), "ToolPins.on_changed")
         except BaseException:
             self._asked.pop((change.server, change.name), None)
             raise

@@ -170,18 +170,18 @@ class OwnedContext(Generic[T]):
         self._ended.set()
 
 
-async def awaited(awaitable: Awaitable[T], what: str) -> T:
+async def awaited(awaitable: Awaitable[T], what: str, error: type[McpError] = McpError) -> T:
     """What *awaitable* returns, which code of the application has made. Where another frame costs too much, this is written out.
 
     Raises:
-        McpError: It awaited a task that was cancelled, and ours was not. *what* begins the text.
+        McpError: It awaited a task that was cancelled, and ours was not. *what* begins the text, *error* is the type.
     """
     try:
         return await awaitable
     except get_cancelled_exc_class() as exc:
         if cancels_current_task(exc):
             raise
-        raise McpError(f"{what} awaited a task that was cancelled") from exc
+        raise error(f"{what} awaited a task that was cancelled") from exc
 
 
 def first(group: BaseException) -> BaseException:

@@ -13,6 +13,7 @@ from json import dumps
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.config.deciding import decides, names_host, shown_value
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.fields import bounded
@@ -30,6 +31,7 @@ R = TypeVar("R")
 AskInput: TypeAlias = Callable[[Input], Awaitable[str | None] | str | None]
 """Asks a person for an input of a file. None: there is no answer."""
 
+STORE = "the store of answers"
 EVERY_TOOL = ToolFilter()
 MAX_LENGTH = (
     2 * 1024 * 1024
@@ -361,12 +363,12 @@ async def ask_inputs(
     asking = as_async(ask, argument="ask", shape="(input: Input) -> str | None")
     answers: dict[Input, str] = {}
     for each in dict.fromkeys(each for entry in entries for each in entry.inputs if each.is_supported):
-        saved = None if store is None else await store.load(each.key)
-        answer = saved if saved is not None and each.accepts(saved) else await asking(each)
+        saved = None if store is None else await awaited(store.load(each.key), STORE)
+        answer = saved if saved is not None and each.accepts(saved) else await awaited(asking(each), "the question")
         if answer is not None and each.accepts(answer):
             answers[each] = Secret(answer)
             if store is not None and answer != saved:
-                await store.swap(each.key, saved, answer)
+                await awaited(store.swap(each.key, saved, answer), STORE)
     return answers
 
 

@@ -218,8 +218,7 @@ class FileServer:
         answers = self._options.answers
         asked = replace(self.entry, inputs=tuple(each for each in self.entry.inputs if each not in answers))
         ask = self._options.ask_input or (lambda _: None)
-        asking = ask_inputs([asked], ask, store=self._options.answer_store)
-        answers.update(await awaited(asking, "ask_input, or the store of answers,"))
+        answers.update(await ask_inputs([asked], ask, store=self._options.answer_store))
 
     def _to_options(self, expanded: ExpandedServer) -> ServerOptions:
         return ServerOptions(

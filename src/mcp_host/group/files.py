@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from mcp_host.concurrency.tasks import bare
+from mcp_host.concurrency.tasks import awaited, bare
 from mcp_host.config import FoundFile, Scope, ServerEntry, merge_servers, read_servers
 from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.group.file_server import FileOptions, FileServer
@@ -89,7 +89,7 @@ class GroupFiles:
             return
         try:
             await self._read_again(apply)
-            await self._watch(self._paths(), partial(self._read_again, apply))
+            await awaited(self._watch(self._paths(), partial(self._read_again, apply)), "watch")
         except Exception as exc:  # of the system, which cannot watch so many files, say: the servers go on
             error = bare(exc)
             logger.error("the files of servers are not followed any more", exc_info=error)

@@ -15,6 +15,7 @@ from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import InputRefused
 from mcp_host.handlers import call_handler
 from mcp_host.protocol.callers import caller_key
@@ -190,7 +191,7 @@ class CallApprovals(Generic[CallT]):
         with CancelScope() as question:
             self._asking[question] = (session, caller, tool)
             try:
-                decision = await self._ask(call)
+                decision = await awaited(self._ask(call), "approve")
             finally:
                 del self._asking[question]
         if question.cancelled_caught:

@@ -23,6 +23,7 @@ from anyio import current_time, move_on_after
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import (
     InputRefused,
     McpError,
@@ -173,7 +174,7 @@ class _Loop:
 
     async def _list(self) -> None:
         try:
-            names = await self._tools.list_tools(self._request, self._limits.tool_timeout)
+            names = await awaited(self._tools.list_tools(self._request, self._limits.tool_timeout), "list_tools")
         except Exception as exc:
             text = "%s: its tools cannot be listed, so it has to run them: %s"
             logger.warning(text, log_subject(self._request.server), exc)

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from anyio import move_on_after
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.concurrency.threads import run_in_daemon
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def lookalike_rows(host: str, layout: Layout) -> Iterator[str]:
 async def is_opened(url: str, opener: Callable[[str], Awaitable[object]]) -> bool:
     """Whether *opener* opens *url*. If it fails, the log says so: of the application's opener in full, but for the URL."""
     try:
-        return bool(await opener(url))
+        return bool(await awaited(opener(url), "it"))
     except Exception as exc:
         problem = type(exc).__name__
         if opener is not open_default:  # the text of `webbrowser` may have the URL in another spelling

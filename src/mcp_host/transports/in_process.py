@@ -11,7 +11,6 @@ from typing import TypeAlias
 from anyio import (
     BrokenResourceError,
     ClosedResourceError,
-    EndOfStream,
     WouldBlock,
     create_memory_object_stream,
     create_task_group,
@@ -19,6 +18,7 @@ from anyio import (
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Message, Request, decode, encode, too_large
@@ -60,10 +60,8 @@ class InProcess:
         async def run() -> None:
             with server_inbox, server_outbox:
                 try:
-                    await self.serve(server_inbox, server_outbox)
-                except (BrokenResourceError, ClosedResourceError, EndOfStream):
-                    pass  # the client has closed
-                except Exception as exc:
+                    await awaited(self.serve(server_inbox, server_outbox), "it")
+                except Exception as exc:  # read by no one once the client has closed, which most servers raise for
                     channel.reason = f"{self.name} failed: {type(exc).__name__}: {exc}"
 
         with to_server, from_server:

@@ -13,7 +13,7 @@ from anyio import CancelScope, create_task_group, current_time, sleep_forever
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from pydantic import TypeAdapter
 
-from mcp_host.concurrency.tasks import bare
+from mcp_host.concurrency.tasks import awaited, bare
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 SHUTDOWN_GRACE = 2.0  # seconds for a lifespan to end, after the client has closed
@@ -52,7 +52,7 @@ def in_process(server: SdkServer) -> InProcess:
 
         async def run() -> None:
             with running:
-                await _run(server, inbox, outbox)
+                await awaited(_run(server, inbox, outbox), "it")
             tasks.cancel_scope.cancel()
 
         try:

@@ -20,12 +20,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.stores import TokenStore
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.secret import Secret
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STORE = "the store of tokens"
 MAX_REFUSED = 100  # changes in a row: other processes make one now and then
 
 
@@ -53,15 +55,15 @@ class Entry(Generic[T]):
             TokensError: The store cannot be read.
         """
         if self._unsaved is None:
-            self._read(await self._store.load(self._key))
+            self._read(await self._stored())
         else:
             with suppress(TokensError):  # it has been logged
                 if not self._is_read:
-                    self._text = await self._store.load(self._key)
+                    self._text = await self._stored()
                 if self._is_read or self._unsaved(self._parsed(self._text)):
                     await self.save(self.value)  # unless another process has stored something
                 self._unsaved = None
-                self._read(await self._store.load(self._key))
+                self._read(await self._stored())
         self.is_loaded = True
         return self.value
 
@@ -71,7 +73,7 @@ class Entry(Generic[T]):
         Raises:
             TokensError: The store cannot be read.
         """
-        return self.value if self._unsaved is not None else self._parsed(await self._store.load(self._key))
+        return self.value if self._unsaved is not None else self._parsed(await self._stored())
 
     async def save(self, value: T | None) -> bool:
         """Store *value* in the place of what was loaded. False if the store has something else meanwhile.
@@ -80,7 +82,7 @@ class Entry(Generic[T]):
             TokensError: The store cannot be written.
         """
         text = None if value is None else Secret(self._type.dump_json(value).decode())
-        if await self._store.swap(self._key, self._text, text):
+        if await awaited(self._store.swap(self._key, self._text, text), STORE, TokensError):
             self._text, self.value, self._unsaved, self._refused = text, value, None, 0
             return True
         self._refused += 1
@@ -107,8 +109,11 @@ class Entry(Generic[T]):
         Raises:
             TokensError: The store cannot be read or written.
         """
-        self._read(await self._store.take(self._key))
+        self._read(await awaited(self._store.take(self._key), STORE, TokensError))
         return self.value
+
+    async def _stored(self) -> str | None:
+        return await awaited(self._store.load(self._key), STORE, TokensError)
 
     def _read(self, text: str | None) -> None:
         self._text, self.value, self._is_read = text and Secret(text), self._parsed(text), True

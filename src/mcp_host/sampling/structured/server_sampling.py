@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 from anyio import current_time, move_on_after
 from pydantic import TypeAdapter
 
+from mcp_host.concurrency.tasks import awaited
 from mcp_host.errors import NotDeclared, ProtocolError, quoted
 from mcp_host.functions import Injected
 from mcp_host.handlers import as_async, check_callable
@@ -428,7 +429,7 @@ class ServerSampling:
         wire = params.to_wire()
         if problem := _json_problem(wire):
             raise ValueError(f"the request cannot be sent: {problem}")
-        answer = CreateMessageResult.from_wire(await self._create_message(wire))
+        answer = CreateMessageResult.from_wire(await awaited(self._create_message(wire), "create_message"))
         if problem := _json_problem(answer.to_wire()):  # the next request may have to repeat it
             raise ProtocolError(f"malformed CreateMessageResult: {problem}")
         return answer

@@ -505,6 +505,10 @@ class HttpxResponse(HttpResponse):
                 piece = await anext(self._pieces)
         except StopAsyncIteration:
             return b""
+        except get_cancelled_exc_class() as exc:
+            if cancels_current_task(exc):
+                raise
+            raise ConnectionClosed(f"{self.name}: the client awaited a task that was cancelled") from exc
         except self._library.errors as exc:
             raise self._library.error(exc, self.name) from self._library.shown(exc)
         self._ended = False
