@@ -1,10 +1,10 @@
-"""What no caller waits for is sent at once, or else in the background for 30 seconds at most; failures are counted."""
+"""What no caller waits for is sent at once, or else in the background for 30 seconds at most; failures are warnings."""
 
 from __future__ import annotations
 
-import logging
+import math
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +12,15 @@ import anyio
 import httpx
 import pytest
 
+from mcp_host import SamplingRequest
 from mcp_host.concurrency.asking import is_unattended
-from mcp_host.errors import ConnectionClosed, SessionLost
+from mcp_host.errors import AuthError, ConnectFailed, ConnectionClosed, RequestTimeout, SessionLost, Unauthorized
 from mcp_host.protocol.jsonrpc import Failure, Notification, Request, Success
 from mcp_host.session.sender import BackgroundSender
 from mcp_host.transports.base import Headers, Receive, RequestHandle
 from tests.client.sites import Site, handshake, streamed
-from tests.client.support import EMPTY
+from tests.client.support import EMPTY, QUESTION, sampling
+from tests.client.test_session_lost import URL, Forgetful, session_with
 from tests.extent import on_both
 
 pytestmark = on_both
@@ -60,12 +62,13 @@ class FullChannel:
         raise AssertionError
 
 
-async def counted(channel: FullChannel, *, soon: bool) -> Counter[str]:
+async def counted(channel: FullChannel, *, soon: bool, warnings: list[str] | None = None) -> Counter[str]:
     """What is counted when an answer is sent over *channel*: by the task of a handler, or *soon*, by the sender's."""
     counters: Counter[str] = Counter()
+    warnings = [] if warnings is None else warnings
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
-            sender = BackgroundSender(channel, tasks, 64, counters, lambda: None)
+            sender = BackgroundSender(channel, tasks, 64, counters, lambda: None, warnings.append)
             if soon:
                 sender.send_soon(ANSWER, None)
             else:
@@ -75,16 +78,13 @@ async def counted(channel: FullChannel, *, soon: bool) -> Counter[str]:
 
 @pytest.mark.fake_clock
 @pytest.mark.parametrize("soon", [False, True], ids=["the handler's task sends it", "the sender's task sends it"])
-async def test_an_answer_that_is_not_taken_in_30_seconds_is_counted_and_logged(
-    soon: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "mcp_host")
-    before = anyio.current_time()
-    counters = await counted(FullChannel(), soon=soon)
+async def test_an_answer_that_is_not_taken_in_30_seconds_is_counted_and_a_warning(soon: bool) -> None:
+    before, warnings = anyio.current_time(), list[str]()
+    counters = await counted(FullChannel(), soon=soon, warnings=warnings)
 
     assert anyio.current_time() - before == pytest.approx(30)
     assert counters == {"undelivered messages": 1}
-    assert "not delivered: it took longer than 30 seconds" in caplog.text
+    assert warnings == ["an answer was not delivered: it took longer than 30 seconds"]
 
 
 @pytest.mark.parametrize("soon", [False, True], ids=["the handler's task sends it", "the sender's task sends it"])
@@ -102,9 +102,9 @@ async def test_an_answer_over_a_connection_that_has_broken_is_counted_and_not_tr
         def send_now(self, message: Notification | Success | Failure) -> bool:
             raise ConnectionClosed("reset")
 
-    channel = Broken()
-    assert await counted(channel, soon=True) == {"undelivered messages": 1}
-    assert channel.asked == []
+    channel, warnings = Broken(), list[str]()
+    assert await counted(channel, soon=True, warnings=warnings) == {"undelivered messages": 1}
+    assert channel.asked == warnings == []  # that the connection has ended is told elsewhere
 
 
 async def test_an_answer_for_a_session_that_is_lost_is_not_sent_again() -> None:
@@ -151,6 +151,10 @@ async def test_an_auth_that_fails_for_an_answer_does_not_end_the_connection() ->
             await anyio.wait_all_tasks_blocked()
 
     assert client.counters == {"undelivered messages": 3}
+    assert client.warnings == [
+        f"http://server.test/mcp: an answer was not delivered{count}: ValueError: a defect of the host's"
+        for count in ("", " (2 messages so far)")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +170,121 @@ async def test_a_person_may_be_asked_to_log_in_for_an_answer_that_a_call_waits_f
 
     channel = Asking()
     async with anyio.create_task_group() as tasks:
-        await BackgroundSender(channel, tasks, 64, Counter(), lambda: None).send(message, None)
+        await BackgroundSender(channel, tasks, 64, Counter(), lambda: None, print).send(message, None)
 
     assert channel.asked == ["send_now", str(attended)]
+
+
+# The call that waits for an answer
+
+
+class Refuses(httpx.Auth):
+    """Raises *error* for answers, if there is one."""
+
+    requires_request_body = True
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if self.error is not None and b'"method"' not in request.content and request.method == "POST":
+            raise self.error
+        yield request
+
+
+def asks(method: str = "sampling/createMessage") -> Callable[[dict[str, Any]], httpx.Response]:
+    """A tool that asks something, and never ends."""
+    return lambda call: streamed({"id": "ask-1", "method": method, "params": QUESTION}, anyio.Event())
+
+
+def fails(how: int | Exception) -> Callable[[dict[str, Any]], httpx.Response]:
+    def answer(message: dict[str, Any]) -> httpx.Response:
+        if isinstance(how, Exception):
+            raise how
+        return httpx.Response(how)
+
+    return answer
+
+
+UNDELIVERED: dict[str, tuple[Exception | None, int | Exception, type[Exception], str]] = {
+    "an Auth of the host that fails": (ValueError("a defect"), 202, ValueError, "a defect"),
+    "an Auth without a token": (AuthError("no token"), 202, AuthError, "no token"),
+    "401": (None, 401, Unauthorized, f"HTTP 401 Unauthorized from {URL}"),
+    "a session that is lost": (None, 404, SessionLost, f"{URL}: the session is lost: HTTP 404 Not Found from {URL}"),
+    "no connection": (None, httpx.ConnectError("refused"), ConnectFailed, f"{URL}: refused"),
+}
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("how", UNDELIVERED)
+@pytest.mark.parametrize("method", ["sampling/createMessage", "roots/list"], ids=["an answer", "a refusal"])
+async def test_a_call_whose_server_certainly_does_not_get_its_answer_ends_with_that_error_and_is_cancelled(
+    how: str, method: str
+) -> None:
+    error, response, kind, why = UNDELIVERED[how]
+    server = Forgetful()
+    server.instead |= {"tools/call": asks(method), "response": fails(response)}
+    async with session_with(server, auth=Refuses(error), sampling=sampling()) as client:
+        with pytest.raises(kind) as raised:
+            await client.call_tool("x", timeout=math.inf, idle_timeout=math.inf)
+        await anyio.wait_all_tasks_blocked()
+        methods = server.methods(since=2)
+        del server.instead["tools/call"]
+        assert (await client.call_tool("x")).content == []
+
+    assert type(raised.value) is kind
+    told = f"the answer to {method} was not delivered: "
+    assert str(raised.value).startswith(why if kind is ValueError else f"tools/call: {told}{why}")
+    assert getattr(raised.value, "may_have_run", True)
+    [warning] = client.warnings
+    assert warning.startswith(f"{URL}: an answer was not delivered: ")
+    assert why in warning
+    assert (methods.count("tools/call"), methods.count("notifications/cancelled")) == (1, 1)
+
+
+async def test_an_answer_to_what_was_asked_outside_of_calls_ends_none() -> None:
+    server = Forgetful()
+    server.streams.append(streamed({"id": "ask-1", "method": "roots/list"}, anyio.Event()))
+    server.instead["response"] = fails(401)
+    async with session_with(server) as client:
+        assert (await client.call_tool("x")).content == []
+        await anyio.wait_all_tasks_blocked()
+
+    assert client.warnings == [f"{URL}: an answer was not delivered: HTTP 401 Unauthorized from {URL}"]
+
+
+@pytest.mark.fake_clock
+@pytest.mark.parametrize("status", [400, 500])
+async def test_a_call_whose_server_may_have_its_answer_goes_on_and_says_so_if_it_times_out(status: int) -> None:
+    server = Forgetful()
+    server.instead |= {"tools/call": asks(), "response": fails(status)}
+    async with session_with(server, sampling=sampling()) as client:
+        with pytest.raises(RequestTimeout) as raised:
+            await client.call_tool("x", idle_timeout=20)
+
+    text = f"not delivered: HTTP {status} "
+    assert f"silent for 20 s (idle_timeout); the answer to sampling/createMessage was {text}" in str(raised.value)
+    assert [text in warning for warning in client.warnings] == [True]
+
+
+@pytest.mark.fake_clock
+async def test_a_cancellation_and_the_progress_of_a_handler_that_are_not_delivered_are_warnings() -> None:
+    async def model(request: SamplingRequest) -> str:
+        await request.report_progress(1, 2)
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    params = {**QUESTION, "_meta": {"progressToken": "p"}}
+    question = {"id": "ask-1", "method": "sampling/createMessage", "params": params}
+    server = Forgetful()
+    server.instead |= {"tools/call": lambda call: streamed(question, anyio.Event())}
+    server.instead |= dict.fromkeys(["notifications/progress", "notifications/cancelled"], fails(503))
+    async with session_with(server, sampling=sampling(basic=model)) as client:
+        with anyio.move_on_after(5):
+            await client.call_tool("x")
+        await anyio.wait_all_tasks_blocked()
+
+    assert [warning.partition(" was not delivered")[0] for warning in client.warnings] == [
+        f"{URL}: notifications/progress",
+        f"{URL}: notifications/cancelled",
+    ]

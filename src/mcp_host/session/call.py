@@ -319,11 +319,13 @@ class PendingRequest:
     on_event: OnEvent | None = None
     """Takes the notifications of a subscription, if this is one."""
     stateless: bool = False
-    skipped: str = ""
-    """What to tell, if it times out, of the server's output that was skipped meanwhile."""
+    notes: str = ""
+    """What to tell, if it times out, of what went wrong meanwhile."""
     asked: bool = False
     """Whether a request of the server may have belonged to this one."""
-    outcome: Response | McpError | None = None
+    unanswered: bool = False
+    """Whether it has ended because the server does not get an answer of ours."""
+    outcome: Response | Exception | None = None
     done: bool = False
     unsent: bool = False
     reports: deque[Params] = field(default_factory=deque)
@@ -434,7 +436,7 @@ class PendingRequest:
             self.alarm.loop.wake(self._wake)
         return True
 
-    def settle(self, outcome: Response | McpError, *, by: PendingRequest | None = None) -> bool:
+    def settle(self, outcome: Response | Exception, *, by: PendingRequest | None = None) -> bool:
         """Set the outcome, unless there is one; *by* is the request on whose stream it came."""
         if self.outcome is not None:
             return False
@@ -456,7 +458,7 @@ class PendingRequest:
             case Success() as response:
                 return response
             case None:
-                text = f"{self.request.method}: {self.timeouts.overdue()}{self.skipped}"
+                text = f"{self.request.method}: {self.timeouts.overdue()}{self.notes}"
                 raise RequestTimeout(text, may_have_run=not self.unsent)
             case Failure() as refusal:
                 raise server_error(self.request, refusal)

@@ -151,7 +151,13 @@ class Dispatcher:
         self._call_soon = loop.call_soon
         self.alarm = Alarm(loop)
         self._sender = BackgroundSender(
-            channel, tasks, limits.max_answers, self._counters, self._check_idle, retry_delays=state.retry_delays
+            channel,
+            tasks,
+            limits.max_answers,
+            self._counters,
+            self._check_idle,
+            self._warn,
+            retry_delays=state.retry_delays,
         )
         self._inbound = InboundRequests(
             handlers,
@@ -272,7 +278,7 @@ class Dispatcher:
         if self.has_logins:
             self.notice_login()  # the result may be of a login before
         if self._skipped > skipped:
-            pending.skipped = self.skipped_since(skipped)
+            pending.notes += self.skipped_since(skipped)
         return pending.result()
 
     async def request_by_itself(
@@ -326,8 +332,9 @@ class Dispatcher:
         self._last_notified = self._last_id
 
     def _abandon(self, pending: PendingRequest) -> None:
-        """Cancel a request that has no outcome. The message is sent in the background."""
-        if pending.outcome is not None or pending.unsent or self.closed is not None:
+        """Cancel a request that the server has not answered. The message is sent in the background."""
+        is_answered = pending.outcome is not None and not pending.unanswered
+        if is_answered or pending.unsent or self.closed is not None:
             return
         if pending.request.method in OPENING and self.session is None:
             self._unwanted.add(pending.request.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,7 +14,7 @@ from anyio import CancelScope
 
 from mcp_host.concurrency.deadlines import Alarm
 from mcp_host.concurrency.tasks import HandlerTasks
-from mcp_host.errors import InputRefused
+from mcp_host.errors import ConnectionClosed, InputRefused, McpError, excerpt
 from mcp_host.handlers import HandlerScope, InputCount
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import (
@@ -65,8 +66,8 @@ class InboundRequest:
     """The `Call.nesting` of the call that it belongs to, as far as can be told."""
     inputs: InputCount
     """Counts it, and what is asked within the calls of its handler."""
-    headers: Headers
-    """HTTP headers of the call on whose stream it came; its answer has them, too."""
+    origin: PendingRequest | None
+    """The request of ours on whose stream it came, if any."""
     scope: CancelScope = field(init=False)
     dropped: bool = False
     """Whether it gets no response: the server has cancelled it, or the session has ended."""
@@ -114,17 +115,16 @@ class InboundRequests:
         key = (session.epoch, request.id)
         # On another stream it is no replay: a server that has restarted, and keeps no sessions, counts from 1 again.
         stream_key = (key, None if origin is None else origin.request.id)
-        headers = {} if origin is None or origin.call is None else origin.call.headers
         if not session.era.server_requests:
             self._counters["requests that no server may send"] += 1
         elif request.method == "ping":
-            self._sender.send_soon(Success(request.id, {}), session.era, headers)
+            self._sender.send_soon(Success(request.id, {}), session.era, _headers(origin))
         elif key in self._current or stream_key in self._answered:
             self._counters["repeated requests"] += 1
             if not self._stream_per_request:  # over HTTP it is a replay
-                self._refuse(request, INVALID_REQUEST, "this id is in use by a request under way", session, headers)
+                self._refuse(request, INVALID_REQUEST, "this id is in use by a request under way", session, origin)
         elif request.method not in session.era.server_requests and session.middleware is None:
-            self._refuse(request, METHOD_NOT_FOUND, "this client knows no such method", session, headers)
+            self._refuse(request, METHOD_NOT_FOUND, "this client knows no such method", session, origin)
         elif self._sender.closed or len(self._current) >= self._limits.max_answers:
             self._counters["dropped requests"] += 1  # a flood
         else:
@@ -138,23 +138,23 @@ class InboundRequests:
                 self._remember(stream_key)
                 for pending in candidates:
                     pending.restart_idle()  # the server is not silent
-                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {counted}", session, headers)
+                self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {counted}", session, origin)
             else:
-                inbound = InboundRequest(key, stream_key, candidates, nesting, counted, headers)
-                self._start(inbound, request, session, origin)
+                self._start(InboundRequest(key, stream_key, candidates, nesting, counted, origin), request, session)
 
-    def _refuse(self, request: Request, code: int, reason: str, session: Session, headers: Headers) -> None:
-        self._sender.send_soon(Failure(request.id, code, reason), session.era, headers)
-
-    def _start(
-        self, inbound: InboundRequest, request: Request, session: Session, origin: PendingRequest | None
+    def _refuse(
+        self, request: Request, code: int, reason: str, session: Session, origin: PendingRequest | None
     ) -> None:
+        refusal = Failure(request.id, code, reason)
+        self._sender.send_soon(refusal, session.era, _headers(origin), partial(_undelivered, request, origin))
+
+    def _start(self, inbound: InboundRequest, request: Request, session: Session) -> None:
         for pending in inbound.candidates:
             pending.asked = True
             pending.timeouts.pause()
-        owner = self._owner(inbound.candidates, origin)
+        owner = self._owner(inbound.candidates, inbound.origin)
         call = None if owner is None else owner.call
-        outer = None if owner is None else owner.outer(inferred=origin is None)
+        outer = None if owner is None else owner.outer(inferred=inbound.origin is None)
         run = partial(self._run, inbound, request, session, outer)
         self._current[inbound.key] = inbound
         inbound.scope = self._handlers.start(run, None if call is None else call.context)
@@ -225,15 +225,16 @@ class InboundRequests:
         except BaseException:  # cancelled
             self._end(inbound)
             if not inbound.dropped:
-                self._refuse(request, CALL_ENDED, "the call that this belonged to has ended", session, inbound.headers)
+                self._refuse(request, CALL_ENDED, "the call that this belonged to has ended", session, inbound.origin)
             raise
         self._end(inbound)
         if inbound.dropped:
             return
         if inbound.scope.cancel_called:  # there is an answer, but this task can await nothing more
-            self._sender.send_soon(reply, session.era, inbound.headers)
+            self._sender.send_soon(reply, session.era, _headers(inbound.origin))
         else:
-            await self._sender.send(reply, session.era, inbound.headers)
+            lost = partial(_undelivered, request, inbound.origin)
+            await self._sender.send(reply, session.era, _headers(inbound.origin), lost)
 
     async def _handle(
         self, inbound: InboundRequest, request: Request, session: Session, call: OuterCall | None
@@ -269,7 +270,7 @@ class InboundRequests:
             if self._current.get(inbound.key) is inbound and not inbound.dropped:
                 report = Notification("notifications/progress", params)
                 self._notified()
-                await self._sender.send(report, session.era, inbound.headers)
+                await self._sender.send(report, session.era, _headers(inbound.origin))
 
         from mcp_host.server_requests import ProgressReporter  # on demand: many clients have no handlers
 
@@ -316,3 +317,28 @@ class InboundRequests:
                 pending.timeouts.resume()
                 if not inbound.candidates:
                     inbound.scope.cancel()
+
+
+def _headers(origin: PendingRequest | None) -> Headers:
+    """HTTP headers of an answer: those of the call on whose stream the request came."""
+    return {} if origin is None or origin.call is None else origin.call.headers
+
+
+def _undelivered(request: Request, origin: PendingRequest | None, reason: str, error: Exception | None) -> None:
+    """The answer to *request* was not delivered, for this *reason*. With an *error* the server certainly does not have it.
+
+    Then it waits in vain, so the call that the request belongs to ends with that error. Otherwise the call goes on, and
+    if it times out, its error says this.
+    """
+    if origin is None:
+        return
+    text = f"the answer to {excerpt(request.method)} was not delivered: {reason}"
+    if error is None:
+        origin.notes += f"; {text}"
+        return
+    if isinstance(error, McpError):
+        error, cause = copy(error), error  # others may raise the same one
+        error.args, error.__cause__ = (f"{origin.request.method}: {text}",), cause
+        if isinstance(error, ConnectionClosed):
+            error.may_have_run = True  # the call has, as far as it got
+    origin.unanswered = origin.settle(error)

@@ -6,12 +6,22 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TypeAlias
 
 from anyio import move_on_after, sleep
 from anyio.abc import TaskGroup
 
 from mcp_host.concurrency.asking import unattended
-from mcp_host.errors import CallerError, ConnectionClosed, HttpStatusError, McpError, SessionLost
+from mcp_host.errors import (
+    CallerError,
+    ConnectionClosed,
+    HttpStatusError,
+    McpError,
+    McpTimeout,
+    ProtocolError,
+    SessionLost,
+    Unauthorized,
+)
 from mcp_host.handlers import worth_logging
 from mcp_host.protocol.backoff import RETRY_DELAYS
 from mcp_host.protocol.eras import Era
@@ -22,11 +32,15 @@ from mcp_host.transports.base import Channel, Headers
 logger = logging.getLogger(__name__)
 
 NO_HEADERS: Headers = {}
+OnUndelivered: TypeAlias = Callable[[str, Exception | None], None]
+"""Gets why an answer was not delivered, and the error if the server certainly does not have it."""
 SEND_TIMEOUT = 30.0  # seconds for delivering an answer or a cancellation: less than any sensible call timeout
 
 
 class BackgroundSender:
     """Sends messages that no caller waits for: at most *limit* at a time; *on_sent* is called after each of them.
+
+    One that is not delivered is a warning, by *warn*, unless the connection has ended: that is reported elsewhere.
 
     The *era* of a message writes its HTTP headers. Before there is one, a message has none. Further *headers* are those
     that middleware has given the call that it belongs to.
@@ -39,6 +53,7 @@ class BackgroundSender:
         limit: int,
         counters: Counter[str],
         on_sent: Callable[[], None],
+        warn: Callable[[str], None],
         *,
         retry_delays: Sequence[float] = RETRY_DELAYS,
     ) -> None:
@@ -49,10 +64,15 @@ class BackgroundSender:
         self._limit = limit
         self._counters = counters
         self._on_sent = on_sent
+        self._warn = warn
         self._retry_delays = retry_delays
 
     def send_soon(
-        self, message: Notification | Success | Failure, era: Era | None, headers: Headers = NO_HEADERS
+        self,
+        message: Notification | Success | Failure,
+        era: Era | None,
+        headers: Headers = NO_HEADERS,
+        on_undelivered: OnUndelivered | None = None,
     ) -> None:
         """Send *message* without waiting if possible, or else in the background; not if the connection is closed."""
         if self.closed or self._send_now(message):
@@ -63,7 +83,7 @@ class BackgroundSender:
 
         async def send() -> None:
             try:
-                await self._deliver(message, era, headers)
+                await self._deliver(message, era, headers, on_undelivered)
             finally:
                 self.sending -= 1
                 self._on_sent()
@@ -72,29 +92,48 @@ class BackgroundSender:
         self._tasks.start_soon(send)
 
     async def send(
-        self, message: Notification | Success | Failure, era: Era | None, headers: Headers = NO_HEADERS
+        self,
+        message: Notification | Success | Failure,
+        era: Era | None,
+        headers: Headers = NO_HEADERS,
+        on_undelivered: OnUndelivered | None = None,
     ) -> None:
-        """Send *message*. Failures are only counted and logged: a closed connection is reported elsewhere."""
+        """Send *message*. If that fails, this returns, too."""
         if not self._send_now(message):
-            await self._deliver(message, era, headers)
+            await self._deliver(message, era, headers, on_undelivered)
 
-    async def _deliver(self, message: Notification | Success | Failure, era: Era | None, headers: Headers) -> None:
+    async def _deliver(
+        self,
+        message: Notification | Success | Failure,
+        era: Era | None,
+        headers: Headers,
+        on_undelivered: OnUndelivered | None,
+    ) -> None:
+        failures: list[Exception] = []
         # A call waits for what its server does with an answer; no one waits for a cancellation.
         attended = nullcontext() if isinstance(message, Success | Failure) else unattended()
         with attended, move_on_after(SEND_TIMEOUT) as timeout:
             try:
-                await self._send_with_retries(message, era, headers)
+                await self._send_with_retries(message, era, headers, failures)
             except CallerError:
                 logger.exception("a message could not be written as JSON")
                 if isinstance(message, Success | Failure):  # the server must not wait for an answer in vain
-                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), era, headers)
-            except McpError as exc:
-                self._undelivered(exc)
-            except Exception as exc:  # of an Auth
-                logger.exception("a message could not be sent")
-                self._undelivered(type(exc).__name__)
+                    await self.send(Failure(message.id, INTERNAL_ERROR, FAILED), era, headers, on_undelivered)
+                return
+            except Exception as exc:
+                failures.append(exc)
+                reason = str(exc)
+                if not isinstance(exc, McpError):  # of an Auth
+                    logger.exception("a message could not be sent")
+                    reason = f"{type(exc).__name__}: {exc}"
+            else:
+                return
         if timeout.cancelled_caught:
-            self._undelivered(f"it took longer than {SEND_TIMEOUT:g} seconds")
+            reason = f"it took longer than {SEND_TIMEOUT:g} seconds"
+        self._undelivered(message, reason)
+        if on_undelivered is not None:
+            is_certain = not timeout.cancelled_caught and not any(map(_may_have_arrived, failures))
+            on_undelivered(reason, failures[-1] if is_certain else None)
 
     def _send_now(self, message: Notification | Success | Failure) -> bool:
         """Send *message* if that needs no waiting. False if it is still to be sent."""
@@ -103,13 +142,16 @@ class BackgroundSender:
         except CallerError:
             return False  # `_deliver` handles it
         except McpError as exc:
-            self._undelivered(exc)
+            self._undelivered(message, str(exc), quiet=True)
             return True
 
     async def _send_with_retries(
-        self, message: Notification | Success | Failure, era: Era | None, headers: Headers
+        self, message: Notification | Success | Failure, era: Era | None, headers: Headers, failures: list[Exception]
     ) -> None:
-        """Send *message*. An answer over HTTP is repeated if it may be lost: servers accept it only once."""
+        """Send *message*. An answer over HTTP is repeated if it may be lost: servers accept it only once.
+
+        All *failures* but the last, which is raised, are added.
+        """
         method, params = (message.method, message.params) if isinstance(message, Notification) else (None, {})
         over_http = self._channel.stream_per_request
         if era is not None and over_http:
@@ -120,14 +162,28 @@ class BackgroundSender:
             except HttpStatusError as exc:
                 if not exc.transient:
                     raise
+                failures.append(exc)
             except SessionLost:
                 raise
-            except ConnectionClosed:
-                pass
+            except ConnectionClosed as exc:
+                failures.append(exc)
             await sleep(delay)
         return await self._channel.send(message, headers)
 
-    def _undelivered(self, reason: object) -> None:
+    def _undelivered(self, message: Notification | Success | Failure, reason: str, *, quiet: bool = False) -> None:
         self._counters["undelivered messages"] += 1
         if worth_logging(count := self._counters["undelivered messages"]):
-            logger.debug("not delivered: %s (%d messages so far)", reason, count)
+            what = message.method if isinstance(message, Notification) else "an answer"
+            so_far = f" ({count} messages so far)" if count > 1 else ""
+            text = f"{what} was not delivered{so_far}: {reason}"
+            if quiet or self.closed:
+                logger.debug("%s", text)
+            else:
+                self._warn(text)
+
+
+def _may_have_arrived(error: Exception) -> bool:
+    """Whether the server may have taken a message that failed with *error*. An Auth fails before anything is sent."""
+    if isinstance(error, ConnectionClosed):
+        return error.may_have_run
+    return isinstance(error, HttpStatusError | McpTimeout | ProtocolError) and not isinstance(error, Unauthorized)
