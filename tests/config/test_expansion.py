@@ -445,6 +445,20 @@ def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> N
     assert local.links == (f"env_file: .env leads to {home}",)
 
 
+def test_the_file_of_a_value_may_be_in_the_users_folder(tmp_path: Path) -> None:
+    """Windsurf: "Tilde paths (e.g. `~/secrets/key.txt`) are supported"; OpenCode: "absolute paths starting with `/` or `~`"."""
+    written(tmp_path, "home/.secrets/key", "k3y\n")
+    written(tmp_path, "~x", "other")
+    for dialect, form in (("windsurf", "${{file:{}}}"), ("opencode", "{{file:{}}}"), ("mcp-host", "${{file:{}}}")):
+        server = entry(tmp_path, dialect, command="a", args=[form.format("~/.secrets/key"), form.format("~x")])
+
+        transport = server.expand({}, home=tmp_path / "home").transport
+
+        assert isinstance(transport, Stdio)
+        assert list(transport.command) == ["a", "k3y", "other"]
+        assert server.variables == ("args[0]: the file ~/.secrets/key", "args[1]: the file ~x")
+
+
 def test_a_file_of_variables_is_read_and_the_entry_wins(tmp_path: Path) -> None:
     written(tmp_path, "x/.env", 'A=file\nB="b # c"\nnot a variable\nTWICE=${A}')
     server = entry(tmp_path / "x/.vscode", "vscode", command="a", envFile="${workspaceFolder}/.env", env={"A": "entry"})

@@ -419,7 +419,7 @@ def test_the_files_that_an_entry_names_are_the_same_in_a_file_of_another_folder(
     key = {"K": "Bearer ${file:file}"}
     servers = {
         "a": {"serverUrl": "https://x.example", "headers": key},
-        "b": {"command": "b", "envFile": "b.env", "cwd": "sub", "args": ["${file:/etc/key}"]},
+        "b": {"command": "b", "envFile": "b.env", "cwd": "sub", "args": ["${file:/etc/key}", "${file:~/key}"]},
         "c": {"url": "http://localhost/", "socket": "c.sock"},
     }
     path = written(tmp_path, "x/servers.json", json.dumps({"mcpServers": servers}))
@@ -430,7 +430,7 @@ def test_the_files_that_an_entry_names_are_the_same_in_a_file_of_another_folder(
     x = str(tmp_path / "x")
     assert json.loads(own.path.read_text())["mcpServers"] == {
         "a": {"type": "http", "url": "https://x.example", "headers": {"K": f"Bearer ${{file:{x}/file}}"}},
-        "b": {"command": "b", "envFile": f"{x}/b.env", "cwd": f"{x}/sub", "args": ["${file:/etc/key}"]},
+        "b": {"command": "b", "envFile": f"{x}/b.env", "cwd": f"{x}/sub", "args": ["${file:/etc/key}", "${file:~/key}"]},
         "c": {"type": "http", "url": "http://localhost/", "socket": f"{x}/c.sock"},
     }
 

@@ -11,7 +11,7 @@ from mcp_host.config.dialects import DIALECTS, GENERIC
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.fields import Notes, as_written
 from mcp_host.config.values import EnvironmentVariable, HttpServer, Input, OAuthSettings, Source, StdioServer, Value
-from mcp_host.config.variables import Form, Variable, own, parse
+from mcp_host.config.variables import OF_USER, Form, Variable, own, parse
 from mcp_host.secret import Secret, SecretValues
 
 Server = StdioServer | HttpServer
@@ -333,7 +333,7 @@ class _Writer:
     def _moved(self, variable: Variable) -> str | Variable:
         """What stands for *variable* in a file of another folder."""
         [(scheme, name), *_] = variable.sources
-        if scheme == "file" and self._folder is not None:
+        if scheme == "file" and self._folder is not None and not name.startswith(OF_USER):
             path = str(self._folder / name)
             return Variable(variable.form, (("file", path),), str(variable.form).replace("/p", path))
         if scheme != "place" or self._project is None:

@@ -26,6 +26,7 @@ SHOWN = ("command", "cwd", "env_file", "socket")  # fields that decide what runs
 MAX_FILE = 64 * 1024  # bytes of a file that a variable stands for: a key or a token
 MAX_FILES = 100
 MAX_PATH = 4096  # characters: links in it are looked for part by part
+OF_USER = "~/"  # what the path of a file begins with that is in the user's folder
 MAX_TEXT = 128 * 1024  # characters of one value: Linux takes no longer argument or variable
 
 _DOLLAR = r"\$\{|\$(?P<dollar>[A-Za-z_]\w*)"
@@ -304,7 +305,8 @@ class Values:
             case "input":
                 return self._answer(argument)
             case "file":
-                return self.read(name, argument).strip()
+                path = f"{self.home}/{argument.removeprefix(OF_USER)}" if argument.startswith(OF_USER) else argument
+                return self.read(name, path).strip()
             case "place":
                 return self._place(argument)
             case "unsupported":
