@@ -385,8 +385,8 @@ AGENTS = [
     File(
         ".gemini/settings.json",
         """{"theme": "x", "mcp": {"allowed": ["py", "http", "both"], "excluded": ["both"], "serverCommand": "x"}, "mcpServers": {
-            "py": {"command": "python", "args": ["-m", "s", "--port=$PORT"], "cwd": "./s", "timeout": 15000, "trust": true,
-                   "env": {"A": "$TOKEN", "B": "${TOKEN}!", "C": "%TOKEN%", "D": "a$$TOKEN", "E": "5$ 10%"},
+            "py": {"command": "python", "args": ["s.py", "--port=$PORT", "+%Y%m%d"], "cwd": "./s", "timeout": 15000, "trust": true,
+                   "env": {"A": "$TOKEN", "B": "${TOKEN}!", "C": "${NOT_THERE:-c}", "D": "a$$TOKEN", "E": "5$ 10%"},
                    "includeTools": ["a", "b"], "excludeTools": ["b"], "description": "Python tools"},
             "http": {"httpUrl": "https://example.com/mcp?q=%41%20b%C3%A9", "headers": {"X-Key": "$TOKEN"}, "timeout": 5000},
             "both": {"httpUrl": "https://example.com/mcp", "url": "https://example.com/sse"},
@@ -396,14 +396,14 @@ AGENTS = [
             Server(
                 "py",
                 Stdio(
-                    ["python", "-m", "s", "--port=8931"],
+                    ["python", "s.py", "--port=8931", "+%Y%m%d"],
                     cwd="/projects/shop/s",
-                    env={"A": "t0k3n", "B": "t0k3n!", "C": "t0k3n", "D": "a$t0k3n", "E": "5$ 10%"},
+                    env={"A": "t0k3n", "B": "t0k3n!", "C": "c", "D": "a$t0k3n", "E": "5$ 10%"},
                 ),
                 timeout=15,
                 tools=ToolFilter(frozenset({"a", "b"}), frozenset({"b"})),
                 description="Python tools",
-                warnings=(f"trust: {NO_APPROVAL}",),
+                warnings=(f"trust: {NO_APPROVAL}", stays("args[2]", "something like %V%", "Gemini CLI")),
             ),
             Server(
                 "http", StreamableHttp("https://example.com/mcp?q=%41%20b%C3%A9", headers={"X-Key": "t0k3n"}), timeout=5

@@ -36,7 +36,7 @@ EXPANDED: dict[str, set[Form]] = {
     "windsurf": {"${env:V}", "${file:/p}"},
     "zed": set(),
     "cline": {"${env:V}"},
-    "gemini-cli": {"$V", "${V}", "%V%"},
+    "gemini-cli": {"$V", "${V}", "${V:-d}"},
     "lm-studio": set(),
     "goose": set(),
     "codex": set(),
@@ -93,6 +93,19 @@ def test_each_dialect_expands_its_own_variables_and_warns_of_those_of_others(
                 assert [warning.partition(": ")[0] for warning in server.warnings] == [
                     name.format(number) for number, form in enumerate(examples) if form not in own
                 ]
+
+
+def test_percent_signs_are_variables_only_in_the_environment_of_a_server_of_gemini_cli_on_windows() -> None:
+    """``date +%Y%m%d`` is none."""
+    expanding = {
+        (dialect, field, platform)
+        for dialect in DIALECTS
+        for field in ("command", "args[0]", "env.A", "headers.A", "url", "cwd")
+        for platform in ("linux", "darwin", "win32")
+        if "%V%" in DIALECTS[dialect].forms(field, platform=platform)
+    }
+
+    assert expanding == {("gemini-cli", "env.A", "win32")}
 
 
 def test_no_approval_is_taken_from_a_file(subtests: pytest.Subtests, tmp_path: Path) -> None:

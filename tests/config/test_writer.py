@@ -140,7 +140,7 @@ def test_what_is_written_is_read_as_what_it_was(subtests: pytest.Subtests, tmp_p
 CONVERTED = [
     ("mcp-host", "windsurf", "a ${TOKEN} b$c", "a ${env:TOKEN} b$c"),
     ("windsurf", "claude-code", "${env:TOKEN}${env:B}", "${TOKEN}${B}"),
-    ("gemini-cli", "mcp-host", "$TOKEN %TOKEN% ${TOKEN}", "${TOKEN} ${TOKEN} ${TOKEN}"),
+    ("gemini-cli", "mcp-host", "$TOKEN %TOKEN% ${TOKEN:-x}", "${TOKEN} %TOKEN% ${TOKEN:-x}"),
     ("vscode", "mcp-host", "${input:key} ${workspaceFolder}/${HOME}", "args[0]: mcp-host would expand what is to stay as it is"),
     ("claude-desktop", "zed", "${HOME}", "${HOME}"),
     ("claude-desktop", "claude-code", "${HOME:-secret}", "args[0]: Claude Code would expand what is to stay as it is"),
@@ -430,7 +430,12 @@ def test_the_files_that_an_entry_names_are_the_same_in_a_file_of_another_folder(
     x = str(tmp_path / "x")
     assert json.loads(own.path.read_text())["mcpServers"] == {
         "a": {"type": "http", "url": "https://x.example", "headers": {"K": f"Bearer ${{file:{x}/file}}"}},
-        "b": {"command": "b", "envFile": f"{x}/b.env", "cwd": f"{x}/sub", "args": ["${file:/etc/key}", "${file:~/key}"]},
+        "b": {
+            "command": "b",
+            "envFile": f"{x}/b.env",
+            "cwd": f"{x}/sub",
+            "args": ["${file:/etc/key}", "${file:~/key}"],
+        },
         "c": {"type": "http", "url": "http://localhost/", "socket": f"{x}/c.sock"},
     }
 

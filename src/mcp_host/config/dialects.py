@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from mcp_host.config.variables import Form
 
 SERVERS = ("mcpServers",)
 EDITOR: frozenset[Form] = frozenset({"${env:V}", "${workspaceFolder}"})
+OF_WINDOWS: frozenset[Form] = frozenset({"%V%"})  # "supported only when running on Windows"
 IN_SECONDS: Mapping[str, Meaning] = {"timeout": Key("timeout", seconds, decides=False)}
 IN_MILLISECONDS: Mapping[str, Meaning] = {"timeout": Key("timeout", milliseconds, decides=False)}
 
@@ -35,8 +37,8 @@ class Dialect:
     at: tuple[tuple[str, ...], ...] = (SERVERS,)
     """The keys that lead to the servers, from the top of the file; several if the host reads several."""
     variables: frozenset[Form] = frozenset()
-    variables_in_headers: frozenset[Form] = frozenset()
-    """More of them, in headers only."""
+    variables_in: Mapping[str, frozenset[Form]] = field(default_factory=lambda: MappingProxyType({}))
+    """More of them, in the fields of one kind only, such as "headers"."""
     marks: frozenset[str] = frozenset()
     """Keys of entries that no other host has: a file with one of them is of this dialect."""
     keys: Mapping[str, Meaning] = field(default_factory=lambda: MappingProxyType({}))
@@ -56,9 +58,10 @@ class Dialect:
         """What each key means."""
         return {**KEYS, **self.keys}
 
-    def forms(self, field: str) -> frozenset[Form]:
+    def forms(self, field: str, *, platform: str = sys.platform) -> frozenset[Form]:
         """The variables in a field like ``env.TOKEN``."""
-        return self.variables | self.variables_in_headers if field.startswith("headers.") else self.variables
+        forms = self.variables | self.variables_in.get(field.partition(".")[0], frozenset())
+        return forms if platform == "win32" else forms - OF_WINDOWS
 
 
 GENERIC = "mcp-host"
@@ -90,7 +93,8 @@ DIALECTS: Mapping[str, Dialect] = {
     ),
     "gemini-cli": Dialect(
         title="Gemini CLI",
-        variables=frozenset({"$V", "${V}", "%V%"}),
+        variables=frozenset({"$V", "${V}", "${V:-d}"}),
+        variables_in={"env": OF_WINDOWS},
         marks=frozenset({"httpUrl", "includeTools", "excludeTools", "trust", "authProviderType", "targetAudience"}),
         keys=IN_MILLISECONDS,
         allowed=("mcp", "allowed"),
@@ -101,7 +105,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "goose": Dialect(
         title="Goose",
         at=(("extensions",),),
-        variables_in_headers=frozenset({"$V", "${V}"}),
+        variables_in={"headers": frozenset({"$V", "${V}"})},
         keys=IN_SECONDS,
         forbidden=GOOSE_FORBIDDEN,
     ),
