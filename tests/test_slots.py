@@ -140,6 +140,23 @@ async def test_a_server_at_its_own_limit_delays_no_other() -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_servers_that_wait_take_turns_however_many_requests_each_has() -> None:
+    handlers, semaphore = Handlers(), FairSemaphore(1)
+    greedy, modest, third = (SemaphoreShare(semaphore, free=1, queue_space=8) for _ in range(3))
+    ended = []
+
+    async with soon() as tasks:
+        await handlers.begin(tasks, ["g1", "g2", "g3", "g4"], greedy)
+        await handlers.begin(tasks, ["m1", "m2"], modest)
+        await handlers.begin(tasks, ["t1"], third)
+        while handlers.running:
+            [name] = handlers.running
+            ended.append(name)
+            await handlers.end(name)
+
+    assert ended == ["g1", "m1", "t1", "g2", "m2", "g3", "g4"]
+
+
 async def test_only_so_many_may_wait_in_each_share() -> None:
     handlers, semaphore = Handlers(), FairSemaphore(1)
     full, other = SemaphoreShare(semaphore, free=1, queue_space=1), SemaphoreShare(semaphore, free=1, queue_space=1)
@@ -150,9 +167,10 @@ async def test_only_so_many_may_wait_in_each_share() -> None:
             await acquire(full)
         await handlers.begin(tasks, "c", other)  # another share has another queue
         await handlers.end("a")
+        await handlers.end("c")
         await handlers.begin(tasks, "d", full)  # b is inside: the queue has space again
         await handlers.end("b")
-        assert handlers.running == ["c"]
+        assert handlers.running == ["d"]
         tasks.cancel_scope.cancel()
 
 

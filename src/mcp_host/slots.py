@@ -1,4 +1,4 @@
-"""A fair semaphore in front of handlers, for a model or a person: so many requests at once, in total and for each server, in order."""
+"""A fair semaphore in front of handlers, for a model or a person: so many requests at once, in total and for each server, which take turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from anyio import Event
@@ -23,14 +22,16 @@ class QueueFull(Exception):
 
 
 class FairSemaphore:
-    """Slots for a *total* number of requests at once, given to several shares in the order of asking.
+    """Slots for a *total* number of requests at once. Shares that wait take turns, each in the order of asking.
 
-    A free slot is given to a waiting one at once, so that a new one overtakes none.
+    A free slot is given to a waiting one at once, so that a new one of the same share overtakes none.
     It can serve one event loop after another, but not two at the same time.
     """
 
     def __init__(self, total: float) -> None:
         self.free = total  # negative after a slot was taken although none was free
+        self.taken = 0
+        """How many slots were taken so far."""
         self.new: deque[Slot] = deque()
         self.resuming: deque[Slot] = deque()  # these have begun, so they go first
         self.ended_threads: deque[Slot] = deque()
@@ -46,9 +47,10 @@ class FairSemaphore:
         self.acquire_next()
 
     def acquire_next(self) -> None:
-        """Give what is free to the first whose share may have it: a server at its own limit delays no other."""
-        for slot in chain(self.resuming, self.new):
-            if self.free > 0 and slot.share.free > 0:
+        """Give what is free to a share that may have it, that which was given one longest ago: no server's requests delay all of another's."""
+        for queue in (self.resuming, self.new) if self.free > 0 else ():
+            if waiting := queue and [slot for slot in queue if slot.share.free > 0]:
+                slot = min(waiting, key=lambda slot: slot.share.taken_last)
                 slot.take()
                 slot.dequeue()
                 return
@@ -76,6 +78,8 @@ class SemaphoreShare:
     """How many more slots this share may have now."""
     queue_space: float
     """How many more new slots may wait. Negative if some waited although there was no space."""
+    taken_last: int = 0
+    """`FairSemaphore.taken` when it took one last."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,8 +127,11 @@ class Slot:
 
     def take(self) -> None:
         """Acquire the slot although none may be free. Then one fewer is given out until one is released."""
-        self.share.semaphore.free -= 1
+        semaphore = self.share.semaphore
+        semaphore.free -= 1
+        semaphore.taken += 1
         self.share.free -= 1
+        self.share.taken_last = semaphore.taken
         self.acquired = True
 
     def release(self) -> None:

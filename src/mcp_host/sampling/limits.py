@@ -64,7 +64,7 @@ class SamplingLimits:
     A request whose handler awaits a call of a client does not count meanwhile."""
 
     at_once: int = count(16)
-    """Requests of all connections of one `Sampling` in approver and handler at the same time."""
+    """Requests of all connections of one `Sampling` in approver and handler at the same time. Connections that wait take turns."""
 
     waiting: int = count(64, least=0)
     """Requests of one connection that may wait for their turn. Further requests are refused with -32010.
