@@ -293,6 +293,18 @@ async def test_prompts_have_names_like_tools_and_completion_knows_them() -> None
             await complete(ResourceTemplateReference(uri="x:///{id}"))
 
 
+async def test_a_prompt_whose_name_is_shortened_is_known_in_each_run_without_listing() -> None:
+    dotted, unlisted = group_name("a", "ask.me"), group_name("a", "no.such")
+    async with opened({"a": Node(name="A")}) as group:
+        got = [(await group.get_prompt(name)).messages[0].content for name in (dotted, "a__greet", unlisted)]
+    async with opened({"a": Node(name="A")}) as group:
+        completed = await group.complete(PromptReference(name=dotted), "x", "")
+
+    own = unlisted.removeprefix("a__")
+    assert got == [TextContent(text=f"A: {name}") for name in ("ask.me", "greet", own)]
+    assert completed.completion.values == ["A: ask.me"]
+
+
 @on_both
 async def test_prompts_and_resources_of_all_servers_are_asked_for_side_by_side() -> None:
     """No answer comes before both servers are asked."""

@@ -649,7 +649,8 @@ class ClientGroup:
     ) -> types.GetPromptResult:
         """Get a prompt by its name in the group. *options* are the other arguments of `Client.get_prompt`."""
         with (member := self._members.owner_of(name)) as client:
-            return await client.get_prompt(member.own_prompt_name(name), arguments, **options)
+            own = await member.own_prompt_name(client, name, options.get("timeout"))
+            return await client.get_prompt(own, arguments, **options)
 
     async def complete(
         self,
@@ -668,12 +669,14 @@ class ClientGroup:
         """
         if isinstance(ref, types.PromptReference):
             member = self._members.owner_of(ref.name)
-            ref = ref.model_copy(update={"name": member.own_prompt_name(ref.name)})
         elif server is None:
             raise CallerError("name the server of a resource template: complete(..., server=...)")
         else:
             member = self._members.get(server)
         with member as client:
+            if isinstance(ref, types.PromptReference):
+                own = await member.own_prompt_name(client, ref.name, options.get("timeout"))
+                ref = ref.model_copy(update={"name": own})
             return await client.complete(ref, argument, value, context=context, **options)
 
     # Resources

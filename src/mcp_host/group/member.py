@@ -33,7 +33,7 @@ from mcp_host.errors import (
     quoted,
 )
 from mcp_host.group.clients import Clients
-from mcp_host.group.names import SEPARATOR, group_name, own_names
+from mcp_host.group.names import SEPARATOR, group_name, may_be_shortened, own_names
 from mcp_host.group.options import NotStarted, ServerOptions
 from mcp_host.group.status import ServerState, ServerStatus, StatusChanges
 from mcp_host.protocol.backoff import Backoff
@@ -394,8 +394,10 @@ class Member:
         self._prompt_names = self._own_names("prompt", listed)
         return [listed[own].model_copy(update={"name": name}) for name, own in self._prompt_names.items()]
 
-    def own_prompt_name(self, name: str) -> str:
-        """The server's name of the prompt *name*, whether listed or not."""
+    async def own_prompt_name(self, client: Client, name: str, timeout: float | None) -> str:
+        """The server's name of the prompt *name*, whether listed or not: only a name that is shortened is looked for in the list."""
+        if name not in self._prompt_names and may_be_shortened(name):
+            self.name_prompts(await listed(client.list_prompts(timeout=timeout)))
         return self._prompt_names.get(name) or name.partition(SEPARATOR)[2]
 
     def _own_names(self, kind: str, names: Iterable[str]) -> dict[str, str]:

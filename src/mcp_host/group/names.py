@@ -16,6 +16,7 @@ LONGEST_PREFIX = 30  # characters of it, before the separator
 
 _PREFIX = re.compile(r"[a-zA-Z](_?[a-zA-Z0-9-])*")  # without the separator in it, nor an end that would lengthen it
 _OTHERS = re.compile(r"[^a-zA-Z0-9-]+")
+_DIGEST = re.compile(rf"_[0-9a-f]{{{DIGEST}}}\Z")
 
 
 def server_prefix(server: str) -> str:
@@ -36,6 +37,11 @@ def group_name(server: str, name: str) -> str:
     """The name of *server*'s tool or prompt *name* in a group: 64 characters at most that every provider of models takes."""
     prefix = server_prefix(server) + SEPARATOR
     return prefix + safe_name(name, LONGEST_NAME - len(prefix))
+
+
+def may_be_shortened(name: str) -> bool:
+    """Whether *name*, one in a group, may have a digest in the place of what the server calls it."""
+    return _DIGEST.search(name) is not None
 
 
 def own_names(server: str, names: Iterable[str]) -> dict[str, str]:
