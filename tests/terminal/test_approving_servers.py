@@ -14,6 +14,7 @@ from tests.terminal.screens import Screen
 
 START = "Start this server? [y/v/N] "
 CONNECT = "Connect to it? [y/N] "
+VIEW = "v/N] "  # also before "y" is a key
 REFUSED = Deny("the user refused it")
 COMMAND = ProposedServer(
     name="shop",
@@ -44,9 +45,11 @@ URL = replace(
 )
 
 
-async def decision(screen: Screen, *keys: str, asked: ProposedServer = COMMAND) -> Allow | Deny:
+async def decision(
+    screen: Screen, *keys: str, asked: ProposedServer = COMMAND, question: str | None = None
+) -> Allow | Deny:
     """Ask, press *keys* at each question, and return the decision."""
-    question = START if asked.kind == "command" else CONNECT
+    question = question or (START if asked.kind == "command" else CONNECT)
     return await screen.outcome(partial(ask_in_terminal, asked), question, *keys)
 
 
@@ -158,10 +161,11 @@ async def test_the_host_is_not_repeated_and_nothing_moves_the_command_out_of_sig
 
     assert await decision(screen, "n\n", asked=plain) == REFUSED
     assert "the host that it connects to" not in screen.rows
-    assert await decision(screen, "n\n", asked=replace(COMMAND, variables=many, deciding=tuple(many))) == REFUSED
+    asked = replace(COMMAND, variables=many, deciding=tuple(many))
+    assert await decision(screen, "n\n", asked=asked, question=VIEW) == REFUSED
     asked = replace(COMMAND, variables=many, warnings=tuple(many), expansions=tuple(many), deciding=())
-    assert await decision(screen, "n\n", asked=asked) == REFUSED
-    assert screen.rows[-7:-5] == ["the command that is run on this machine", "  | uvx shop '**********'"]
+    assert await decision(screen, "n\n", asked=asked, question=VIEW) == REFUSED
+    assert screen.rows[-6:-4] == ["the command that is run on this machine", "  | uvx shop '**********'"]
 
     rows = screen.rows[screen.rows.index("variables that can decide what is run, or where it sends what it gets") :]
     assert rows[5:14] == [
@@ -177,16 +181,32 @@ async def test_the_host_is_not_repeated_and_nothing_moves_the_command_out_of_sig
     ]
 
 
-async def test_a_long_command_is_cut_and_shown_whole_by_v(screen: Screen) -> None:
+async def test_a_long_command_is_cut_and_agreed_to_only_after_v_has_shown_it_whole(screen: Screen) -> None:
     long = replace(COMMAND, env_file=None, expanded="uvx " + "x " * 2_000 + "--last")
 
-    assert await decision(screen, "v\n", "n\n", asked=long) == REFUSED
+    assert await decision(screen, "y\n", "v\n", "y\n", asked=long, question=VIEW) == Allow()
 
     rows = screen.rows
-    first, second = rows[: rows.index("y: yes, until its entry or its command changes")], rows
+    first, second = rows[: rows.index("v: view the whole entry")], rows[rows.index("Start this server? [v/N] v") :]
     assert any("more lines" in row for row in first)
     assert not any("--last" in row for row in first)
     assert any("--last" in row for row in second)
+    assert "y: yes, until its entry or its command changes" not in first
+    assert second[-1] == "Start this server? [y/v/N] y"
+
+
+async def test_what_is_hidden_among_many_values_or_behind_many_blanks_has_to_be_viewed(
+    screen: Screen, subtests: pytest.Subtests
+) -> None:
+    many = {f"GIT_{number}": "x" for number in range(50)}
+    for name, asked in {
+        "behind blanks": replace(COMMAND, expanded="sh -c 'echo" + " " * 5_000 + "; evil'"),
+        "among variables": replace(COMMAND, variables=many, deciding=tuple(many)),
+        "among values of the person": replace(COMMAND, expansions=tuple(many)),
+    }.items():
+        with subtests.test(name):
+            assert await decision(screen, "y\n", "y\n", "y\n", asked=asked, question=VIEW) == REFUSED
+            assert await decision(screen, "v\n", "y\n", asked=asked, question=VIEW) == Allow()
 
 
 async def test_the_whole_entry_has_its_settings_and_is_offered_only_if_there_is_more(screen: Screen) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Literal
@@ -31,6 +31,7 @@ DENY = ("n", "no", "")
 VIEW: dict[str, Literal["view"]] = dict.fromkeys(("v", "view", "?"), "view")
 
 CALL_REFUSED = "the user refused it"
+VIEW_FIRST = "Not all of it is shown here: you can agree once you have viewed it."
 
 _seen_before = SeenBefore()
 
@@ -48,7 +49,7 @@ async def ask_in_terminal(request: SamplingRequest | ToolCallRequest | ProposedS
     everything on this connection, both for the same tools or fewer, see `Allow`.
     Messages, tools and system prompt that were shown for the same call before are not shown again, only counted.
 
-    For a server of a file (`ProposedServer`), "y" holds until it changes.
+    For a server of a file (`ProposedServer`), "y" holds until it changes. If parts were cut, it is offered after "v".
 
     For a tool call (`ClientRequest`), "s" allows this tool for the session (offered if the tool is listed), see
     `approve_tool_calls`.
@@ -78,10 +79,11 @@ async def ask(request: SamplingRequest | ToolCallRequest | ProposedServer, termi
         _seen_before.add(digests)
         return await _decide(_about_model(request), partial(describe, request, whole=True), terminal)
     if isinstance(request, ProposedServer):
-        await terminal.show(chain([""], describe_server(request, terminal.layout)))
-        whole = partial(describe_server, request, whole=True)
-        has_more = list(whole(terminal.layout)) != list(describe_server(request, terminal.layout))
-        return await _decide(_about_server(request, has_more), whole, terminal)
+        shown = list(describe_server(request, terminal.layout))
+        await terminal.show(chain([""], shown))
+        is_cut = shown != list(describe_server(replace(request, settings=()), terminal.layout, whole=True))
+        question = _about_server(request, has_more=is_cut or bool(request.settings))
+        return await _decide(question, partial(describe_server, request, whole=True), terminal, view_first=is_cut)
     await terminal.show(chain([""], describe_call(request, terminal.layout)))
     return await _decide(_about_tool(request), partial(describe_call, request, whole=True), terminal)
 
@@ -117,7 +119,7 @@ def _about_tool(request: ToolCallRequest) -> _Question:
     return _Question("May your client call it?", keys, note, Deny(CALL_REFUSED))
 
 
-def _about_server(proposed: ProposedServer, has_more: bool) -> _Question:
+def _about_server(proposed: ProposedServer, *, has_more: bool) -> _Question:
     text, what = ("Start this server?", "its command") if proposed.kind == "command" else ("Connect to it?", "its URL")
     parts = f" or {what}" if proposed.env_file is None else f", {what} or the file of variables"
     view = {"v": "view the whole entry"} if has_more else {}
@@ -125,13 +127,18 @@ def _about_server(proposed: ProposedServer, has_more: bool) -> _Question:
     return _Question(text, keys, "A refusal holds until the next start.", Deny(CALL_REFUSED))
 
 
-async def _decide(question: _Question, whole: Callable[[Layout], Rows], terminal: Terminal) -> Allow | Deny:
-    allow = {word: decision for word, decision in ALLOW.items() if word[0] in question.keys}
-    view = VIEW if "v" in question.keys else {}
-    answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **dict.fromkeys(DENY, question.deny), **view}
+async def _decide(
+    question: _Question, whole: Callable[[Layout], Rows], terminal: Terminal, *, view_first: bool = False
+) -> Allow | Deny:
+    """Ask until there is a decision. With *view_first*, only what was viewed can be allowed."""
+    asked = replace(question, keys={"v": question.keys["v"]}, note=VIEW_FIRST) if view_first else question
     while True:
-        await terminal.show(question.rows(terminal.layout))
-        decision = await terminal.choose(question.text, "/".join([*question.keys, "N"]), answers)
+        allow = {word: decision for word, decision in ALLOW.items() if word[0] in asked.keys}
+        view = VIEW if "v" in asked.keys else {}
+        answers: dict[str, Allow | Deny | Literal["view"]] = {**allow, **dict.fromkeys(DENY, asked.deny), **view}
+        await terminal.show(asked.rows(terminal.layout))
+        decision = await terminal.choose(asked.text, "/".join([*asked.keys, "N"]), answers)
         if decision != "view":
-            return decision or question.deny
+            return decision or asked.deny
         await terminal.show(whole(terminal.layout))
+        asked = question
