@@ -239,7 +239,8 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
     headers = {"Authorization": "Bearer ${TOKEN}", "X-Password": "s3cret", "X-Forward-To": "https://evil.example"}
     remote = {"type": "http", "url": "https://sk-internal.evil.example/mcp", "headers": headers}
     login = {"type": "http", "url": "https://c.example", "oauth": {"clientId": "theirs", "clientSecret": "s3cret"}}
-    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": {"a": entry, "b": remote, "c": login}}))
+    servers = {"a": entry, "b": remote, "c": login, "d": {"command": "./d"}}
+    theirs = written(home, "project/.mcp.json", json.dumps({"mcpServers": servers}))
     monkeypatch.chdir(theirs.parent)
 
     left = [run("servers", "import", *words) for words in (["--all"], ["a"], ["--from", "claude-code"])]
@@ -268,6 +269,9 @@ def test_servers_of_a_project_are_imported_only_from_its_file(
         "    https://c.example",
         "    oauth.client_id: theirs",
         "    oauth.client_secret: ***",
+        f"Imported: d from {theirs.name}",
+        "    ./d",
+        f"    cwd: {theirs.parent}",
     ]
 
 

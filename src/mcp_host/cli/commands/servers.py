@@ -228,6 +228,8 @@ def _told(entry: config.ServerEntry) -> tuple[str, Sequence[str]]:
 
     assert entry.transport is not None, "it has been copied"
     entry.transport.map(tell)
+    if isinstance(entry.transport, config.StdioServer) and not entry.transport.cwd and entry.source.project is not None:
+        told.append(escaped(f"cwd: {entry.source.project}"))  # as it is written: a project's servers are started there
     if entry.oauth is not None:
         entry.oauth.map(tell)
     return entry.shown, [*told, *entry.variables]
