@@ -501,3 +501,31 @@ async def test_roots_are_answered_alike_in_revisions_before_sampling_with_tools(
     answer = await asked("roots/list", {}, version="2025-06-18", roots=["/srv"])
 
     assert answer == {"result": {"roots": [{"uri": "file:///srv"}]}}
+
+
+@on_both
+async def test_the_roots_are_listed_although_the_call_in_flight_has_ended() -> None:
+    """A server asks for them once, whenever it is, and for all calls."""
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities=TOOLS)
+        call = await peer.receive("tools/call")
+        await peer.send({"jsonrpc": "2.0", "id": 0, "method": "roots/list"})
+        await asked.wait()
+        await peer.reply(call, EMPTY)
+        answers.append(await peer.receive())
+        answered.set()
+
+    async def roots() -> list[str]:
+        asked.set()
+        await called.wait()
+        return ["/srv"]
+
+    asked, called, answered = anyio.Event(), anyio.Event(), anyio.Event()
+    answers: list[dict[str, Any]] = []
+    async with connected(ScriptedPeer(script), era="legacy", roots=roots) as client:
+        await client.call_tool("geo")
+        called.set()
+        await answered.wait()
+
+    assert [answer.get("result") for answer in answers] == [{"roots": [{"uri": "file:///srv"}]}]

@@ -96,6 +96,35 @@ async def test_a_request_on_the_servers_own_stream_is_answered_by_a_post() -> No
     assert [request.outer for request in model.asked] == [None]  # "SHOULD be unrelated" to the call in flight
 
 
+@fault("S21")
+async def test_a_request_on_the_servers_own_stream_does_not_end_with_a_call_that_the_server_has_answered() -> None:
+    answers, model, returned, asked = Answers(), Model(), Event(), Event()
+
+    async def slowly(request: SamplingRequest) -> CreateMessageResult:
+        asked.set()
+        await returned.wait()
+        return await model(request)
+
+    async def get(wire: Wire, heard: Heard) -> None:
+        await wire.events()
+        await called.wait()
+        await wire.say(event(ASK))
+        await wire.hung_up()
+
+    async def call(wire: Wire, heard: Heard) -> None:
+        called.set()
+        await asked.wait()
+        await says()(wire, heard)
+
+    called = Event()
+    async with connected(mcp(call=call, get=get, answer=answers), sampling=sampling(slowly)) as (client, _):
+        await tides(client)
+        returned.set()
+        await answers.given()
+
+    assert answers == [ANSWERED]
+
+
 @fault("S22")
 async def test_a_handler_continues_after_the_stream_of_its_request_is_cut() -> None:
     resumed = Event()

@@ -234,7 +234,7 @@ class Dispatcher:
             del self._pending[id]
             pending.close()
             if pending.asked:
-                self._inbound.request_ended(pending)
+                self._inbound.request_ended(pending, answered=isinstance(pending.outcome, Success | Failure))
             if self.closed is not None:
                 self._check_idle()
         most = self._max_values

@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 UNPROMPTED_PERIOD = 3600.0  # seconds in which a server may send `max_inputs` requests while no call is in flight
 ABANDONED = 120.0  # seconds at most in which a server may still ask for a call that was cancelled
 MAX_ID = 4096  # characters of a server's request id or progress token: they are sent back, and ids kept to recognise a replay
+ROOTS = "roots/list"
 REMEMBERED = 1024  # answered ids kept to recognise a replay; only recent events are replayed
 
 Key: TypeAlias = tuple[int, Id]  # session epoch, request id
@@ -60,8 +61,9 @@ class InboundRequest:
     candidates: list[PendingRequest]
     """The requests of ours in flight that it may belong to.
 
-    Their timeouts are paused until it is answered. It is cancelled when the last of them has ended.
+    Their timeouts are paused until it is answered. It is cancelled when the last of them has ended (`request_ended`).
     """
+    method: str
     nesting: int
     """The `Call.nesting` of the call that it belongs to, as far as can be told."""
     inputs: InputCount
@@ -140,7 +142,8 @@ class InboundRequests:
                     pending.restart_idle()  # the server is not silent
                 self._refuse(request, ASKED_TOO_MUCH, f"this client's limit {counted}", session, origin)
             else:
-                self._start(InboundRequest(key, stream_key, candidates, nesting, counted, origin), request, session)
+                inbound = InboundRequest(key, stream_key, candidates, request.method, nesting, counted, origin)
+                self._start(inbound, request, session)
 
     def _refuse(
         self, request: Request, code: int, reason: str, session: Session, origin: PendingRequest | None
@@ -309,13 +312,20 @@ class InboundRequests:
         while self.abandoned and next(iter(self.abandoned.values())) <= now:
             self.abandoned.popitem(last=False)
 
-    def request_ended(self, pending: PendingRequest) -> None:
-        """A request of ours has ended: what belonged only to it is cancelled."""
+    def request_ended(self, pending: PendingRequest, *, answered: bool) -> None:
+        """A request of ours has ended: what belonged only to it is cancelled, and refused.
+
+        Not a request for the roots, which a server makes once and for all its calls. Nor what came on the connection's
+        stream, if the server has *answered* ours: then it belonged to another, or to none.
+        """
         for inbound in self._current.values():
             if pending in inbound.candidates:
                 inbound.candidates.remove(pending)
                 pending.timeouts.resume()
-                if not inbound.candidates:
+                is_unrelated = inbound.method == ROOTS or (
+                    answered and inbound.origin is None and self._stream_per_request
+                )
+                if not inbound.candidates and not is_unrelated:
                     inbound.scope.cancel()
 
 
