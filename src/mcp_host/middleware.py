@@ -70,7 +70,7 @@ class ClientRequest:
     `OuterCall`, and None for requests that the client makes by itself: those of connecting
     (`initialize`, `server/discover`), those that restore the log level and subscriptions,
     `subscriptions/listen`, and the pings of ``Client(ping_interval=...)``.
-    *protocol_version* is None while it is not negotiated.
+    *protocol_version* is None while it is not negotiated. A *relayed* request is that of a proxy's host, with its ``_meta``.
     """
 
     method: str
@@ -80,6 +80,7 @@ class ClientRequest:
     protocol_version: str | None = field(default=None, kw_only=True)
     caller: object = field(default=None, kw_only=True, repr=False, compare=False)
     call_id: int | None = field(default=None, kw_only=True)
+    relayed: bool = field(default=False, kw_only=True)
     transport: Transport | None = field(default=None, kw_only=True, repr=False, compare=False)
     sent_ids: list[Id] = field(default_factory=list, kw_only=True, repr=False, compare=False)
     find_tool: Callable[[str], Tool | None] = field(default=lambda name: None, kw_only=True, repr=False, compare=False)

@@ -24,6 +24,7 @@ from pydantic_core import to_json
 from mcp_host.concurrency.backends import is_cancellation
 from mcp_host.errors import HttpStatusError, InputRefused, ServerError, excerpt
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, EndedSession, ServerRequest
+from mcp_host.protocol.cache import TRACE_CONTEXT
 from mcp_host.protocol.eras import INITIALIZE, LISTEN
 from mcp_host.protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -97,6 +98,8 @@ class OpenTelemetry:
       the call. The trace context travels in the request's ``_meta``, unless that has a ``traceparent`` already (SEP-414).
     - A SERVER span for each request of the server, such as ``sampling/createMessage``. Its parent is the span that the
       server names in ``_meta``, with a link to the call that it belongs to; if the server names none, it is that call.
+    - In a `Proxy`, a SERVER span for each request of its host that it passes on, around the CLIENT span. Its parent is the
+      span that the host names in ``_meta``.
     - Within a sampling request, a span such as ``chat claude`` for the time in your handler, without waiting for
       approval or a slot. Your handler runs in it, and so do the spans of a provider's SDK.
     - The histograms ``mcp.client.operation.duration`` and ``mcp.client.session.duration``, in seconds.
@@ -135,7 +138,7 @@ class OpenTelemetry:
             return await self._answer(request, call_next)
         if request.method == LISTEN:
             return await call_next(request)  # a subscription lasts as long as the connection: its duration says nothing
-        return await self._send(request, call_next)
+        return await (self._relay if request.relayed else self._send)(request, call_next)
 
     def session_ended(self, session: EndedSession) -> None:
         """Record the duration of a session."""
@@ -151,10 +154,19 @@ class OpenTelemetry:
 
     # Requests of ours
 
+    async def _relay(self, request: ClientRequest, call_next: CallNext) -> dict[str, Any]:
+        """A request of a proxy's host, in a span of its trace, with ours inside."""
+        context, links = _parent(request.params.get("_meta"))
+        attributes: Attributes = {"mcp.method.name": request.method, **_target(request)}
+        with self._span(_name(request), SpanKind.SERVER, attributes, context, links) as span:
+            try:
+                return await self._send(request, call_next)
+            except BaseException as exc:
+                self._fail(span, exc)
+                raise
+
     async def _send(self, request: ClientRequest, call_next: CallNext) -> dict[str, Any]:
-        attributes = _attributes(request)
-        target = attributes.get(NAMED.get(request.method, ""))
-        name = request.method if target is None else f"{request.method} {target}"
+        attributes, name = _attributes(request), _name(request)
         begun = time.perf_counter()
         with self._span(name, SpanKind.CLIENT, {**attributes, **self._details(request)}) as span:
             try:
@@ -281,9 +293,16 @@ def _attributes(request: ClientRequest) -> Attributes:
     found: Attributes = {"mcp.method.name": request.method, **_connection(request), **_address(request.transport)}
     if request.method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
-    if request.method in NAMED and isinstance(name := request.params.get("name"), str):
-        found[NAMED[request.method]] = excerpt(name, SHOWN)
-    return found
+    return found | _target(request)
+
+
+def _target(request: ClientRequest) -> Attributes:
+    name = request.params.get("name") if request.method in NAMED else None
+    return {NAMED[request.method]: excerpt(name, SHOWN)} if isinstance(name, str) else {}
+
+
+def _name(request: ClientRequest) -> str:
+    return " ".join([request.method, *map(str, _target(request).values())])
 
 
 def _few(found: Attributes) -> Attributes:
@@ -361,13 +380,18 @@ def _error_type(exc: BaseException) -> str:
 
 
 def _with_trace_context(request: ClientRequest) -> ClientRequest:
-    """*request* with the current context in its ``_meta``, unless the application has put a trace there."""
+    """*request* with the current context in its ``_meta``, unless the application has put a trace there.
+
+    A trace that a proxy's host has put there is the one that the current span is in.
+    """
     meta: Mapping[str, Any] = request.params.get("_meta") or {}
-    if "traceparent" in meta:
+    if "traceparent" in meta and not request.relayed:
         return request
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
-    return request.with_meta({**carrier, **meta}) if carrier else request
+    if "traceparent" in carrier:
+        meta = {key: value for key, value in meta.items() if key not in TRACE_CONTEXT}
+    return request.with_params(_meta={**carrier, **meta}) if carrier else request
 
 
 def _parent(meta: object) -> tuple[Context | None, Sequence[Link]]:

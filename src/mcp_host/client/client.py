@@ -844,6 +844,7 @@ class Client:
             protocol_version=connection.session.era.version,
             caller=call.caller,
             call_id=call.call_id,
+            relayed=call.relayed,
             find_tool=self._listed_tool,
             find_session=lambda: self._lifetime.session,
         )
