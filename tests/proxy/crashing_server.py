@@ -19,5 +19,10 @@ async def live() -> str:
     return "alive"
 
 
+@server.resource("mem://menu")
+async def menu() -> str:
+    return "soup"
+
+
 if __name__ == "__main__":
     server.run_stdio()

@@ -38,6 +38,7 @@ from mcp_host.proxy.upstream import Upstream
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.session import Session
+from mcp_host.session.changes import Change
 from mcp_host.testing import Context, ScriptedPeer
 from mcp_host.types import ClientCapabilities, Implementation
 from tests.client.support import QUESTION, HangingModel, sampling
@@ -90,6 +91,27 @@ async def test_a_server_that_ends_in_a_call_is_started_again_for_the_next(host: 
         with pytest.raises(ServerError, match="exited with code 3"):
             await client.call_tool("crash")
         assert text_of(await client.call_tool("live")) == "alive"
+
+
+@each_era
+@pytest.mark.parametrize("server", ["2025-11-25", "2026-07-28"])
+async def test_the_lists_of_a_server_that_was_started_again_are_announced(host: str, server: str) -> None:
+    """It may be another version, and the host knows nothing of its end."""
+    announced = list[str]()
+    both = Event()
+
+    async def take(change: Change) -> None:
+        announced.append(change.method)
+        if len(announced) == 2:
+            both.set()
+
+    proxy = Proxy([sys.executable, "-m", "tests.proxy.crashing_server"], era=server)
+    async with through(proxy, host, on_change=take) as client:
+        with pytest.raises(ServerError, match="exited with code 3"):
+            await client.call_tool("crash")
+        assert text_of(await client.call_tool("live")) == "alive"
+        await both.wait()
+    assert announced == ["notifications/resources/list_changed", "notifications/tools/list_changed"]
 
 
 async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_with_it() -> None:

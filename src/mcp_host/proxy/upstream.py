@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcp_host.client.client import Client
+from mcp_host.concurrency.tasks import HandlerTasks, spawn
 from mcp_host.errors import CallerError, McpError, UrlElicitationRequired
 from mcp_host.middleware import AnyRequest, AroundServerRequests, CallNext, ClientRequest
 from mcp_host.protocol.eras import DISCOVER, INITIALIZE, LOG_LEVEL
@@ -34,6 +35,7 @@ from mcp_host.proxy.translation import (
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import SEVERITY, RemoteClient, meta_of
 from mcp_host.serving.service import Peer
+from mcp_host.serving.subscriptions import LISTED
 from mcp_host.transports.http import StreamableHttp
 from mcp_host.types import Implementation, JSONObject, LoggingMessageNotificationParams
 from mcp_host.types.base import Model
@@ -61,6 +63,34 @@ CONNECTING = (INITIALIZE, DISCOVER)
 UNWRITABLE = "there are infinite numbers in them, or they nest too deeply"
 
 Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
+
+
+class MissedChanges:
+    """Announces the lists of the server as changed after changes may have been missed: the host knows nothing of such a gap."""
+
+    capabilities: Collection[str] = ()  # for those that it hears of, the client has `on_change`
+
+    def __init__(self, announce: Announce) -> None:
+        self._announce = announce
+        self._connected = False
+
+    def start(self, handlers: HandlerTasks) -> None:
+        """There is nothing to wait for."""
+
+    def notify(self, notification: Notification) -> None:
+        """It has not been missed."""
+
+    def connected(self, capabilities: Collection[str]) -> None:
+        if self._connected:
+            self.missed(capabilities)
+        self._connected = True
+
+    def missed(self, capabilities: Collection[str]) -> None:
+        spawn(partial(self._announce_all, sorted(LISTED.intersection(capabilities))))
+
+    async def _announce_all(self, kinds: Sequence[str]) -> None:
+        for kind in kinds:
+            await self._announce(f"notifications/{kind}/list_changed", {})
 
 
 class Upstream:
@@ -104,6 +134,7 @@ class Upstream:
             limits=settings.limits,
             cache=False,
         )
+        self.client._state.list_watcher = MissedChanges(announce)
         self.subscriptions = Subscriptions(self.client)
 
     async def request(self, method: str, params: Params, caller: HostCall) -> Params:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from mcp_host.errors import (
     CallerError,
@@ -30,9 +30,9 @@ from mcp_host.transports.base import Channel, Nameable, Transport
 from mcp_host.types import Implementation
 
 if TYPE_CHECKING:  # imported on demand
+    from mcp_host.concurrency.tasks import HandlerTasks
     from mcp_host.middleware import MiddlewareStack
     from mcp_host.session.changes import Change
-    from mcp_host.session.list_changed import ListWatcher
     from mcp_host.types import LoggingMessageNotificationParams
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,29 @@ AsyncOnNotification: TypeAlias = Callable[[Notification], Awaitable[None]]
 MAX_WARNINGS = 100  # kept and logged; after that, only warnings 1, 2, 4, 8 ... are logged
 CHANGED_SERVER = (HttpStatusError, HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion)
 DEFAULT_LOG_LEVEL = "info"  # with an `on_log` and no level: since 2026-07-28 servers log only on request
+
+
+class ListWatcher(Protocol):
+    """What hears of changes of lists, and of those that may have been missed. It outlives every connection, too."""
+
+    capabilities: Collection[str]
+    """The server capabilities whose lists are wanted."""
+
+    def start(self, handlers: HandlerTasks) -> None:
+        """A connection is ready. Its *handlers* may run tasks."""
+        ...
+
+    def notify(self, notification: Notification) -> None:
+        """Take a notification of the server."""
+        ...
+
+    def connected(self, capabilities: Collection[str]) -> None:
+        """A session begins with a server of these *capabilities*: what an earlier one has listed may be outdated."""
+        ...
+
+    def missed(self, capabilities: Collection[str]) -> None:
+        """Changes may have been missed."""
+        ...
 
 
 @dataclass(kw_only=True, eq=False)
