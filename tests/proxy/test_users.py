@@ -325,6 +325,17 @@ async def test_users_are_forgotten_when_they_are_idle_and_others_come() -> None:
             assert [answer.status_code for answer in answers] == statuses
 
 
+async def test_a_user_whose_sessions_have_ended_takes_no_place() -> None:
+    app = HttpApp(Planner()._catalog, json_response=True, path="/mcp", protected=BY_NAME, max_sessions=1)
+    with fail_after(IN_TIME):
+        for user in ("ada", "bob"):
+            begun = await post(app, user, request(0, "initialize", INITIALIZE))
+            assert begun.status_code == 200
+            session = {"mcp-session-id": begun.headers["mcp-session-id"], "authorization": f"Bearer {user}"}
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+                assert (await http.delete("/mcp", headers=session)).status_code == 204
+
+
 async def test_no_user_has_all_sessions() -> None:
     """Another takes the place of the one that has been idle for longest, until both have as many."""
     app = HttpApp(Planner()._catalog, json_response=True, path="/mcp", protected=BY_NAME, max_sessions=3)

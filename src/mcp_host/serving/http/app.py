@@ -232,10 +232,13 @@ class HttpApp:
         return session
 
     def _is_stateless(self, http: HttpExchange, message: Incoming) -> bool:
-        version, header = version_of(message), http.headers.get(PROTOCOL_VERSION.lower())
-        if version is None and header in self._service.modern_versions:
-            version = header
-        return self._endpoint(http.principal).stateless.serves(version)
+        """As `Stateless.serves`, which a principal with sessions only does not need."""
+        if not self._service.handshake_versions:
+            return True
+        modern = self._service.modern_versions
+        return bool(modern) and (
+            version_of(message) is not None or http.headers.get(PROTOCOL_VERSION.lower()) in modern
+        )
 
     async def _post_stateless(self, http: HttpExchange, message: Incoming) -> HttpResponse | None:
         """Answer a POST that is no part of a session. Its response carries all its messages, and hanging up cancels it."""
