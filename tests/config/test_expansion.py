@@ -17,9 +17,10 @@ from mcp_host.auth import MemoryTokens
 from mcp_host.config import DIALECTS, Input, ServerEntry, ToolFilter, ask_inputs, read_servers
 from mcp_host.config.deciding import decides
 from mcp_host.config.formats.dotenv import parse_env_file
-from mcp_host.config.values import Source
+from mcp_host.config.values import EnvironmentVariable, Source
+from mcp_host.config.variables import Values
 from mcp_host.errors import ConfigError
-from mcp_host.secret import HIDDEN
+from mcp_host.secret import HIDDEN, Secret
 from tests.config.described import written
 from tests.extent import on_both, saturated
 
@@ -443,6 +444,31 @@ def test_where_links_among_the_files_of_values_lead_is_told(tmp_path: Path) -> N
 
     assert remote.links == (f"headers.A: key.txt leads to {home}", f"headers.D: {tmp_path}/outside leads to {home}")
     assert local.links == (f"env_file: .env leads to {home}",)
+
+
+def test_variables_of_the_environment_have_no_case_on_windows(tmp_path: Path) -> None:
+    """There `os.environ` has all names in upper case, and people write ``${env:ProgramFiles}``."""
+    environment = {"PROGRAMFILES": "p", "Path": "q"}
+
+    def values(platform: str) -> list[str | None]:
+        each = Values(
+            forms=DIALECTS["cursor"].forms,
+            environment=environment,
+            home="/home/u",
+            workspace=None,
+            folder=tmp_path,
+            inputs={},
+            answers={},
+            platform=platform,
+        )
+        expansions = [
+            each.expand("env.A", Secret("${env:Path}")),
+            each.expand("env.B", EnvironmentVariable("ProgramFiles", optional=True)),
+        ]
+        return [None if expansion is None else str.__str__(expansion.text) for expansion in expansions]
+
+    assert values("linux") == ["q", None]
+    assert values("win32") == ["q", "p"]
 
 
 def test_the_file_of_a_value_may_be_in_the_users_folder(tmp_path: Path) -> None:

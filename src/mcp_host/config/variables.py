@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -189,6 +190,7 @@ class Values:
     """Where folders and sockets are. Their links are not followed again."""
     links: dict[str, str | None] = field(default_factory=dict)
     """Where those that were read so far lead to, such as ``headers.X-Key: key.txt``; None if they are no links."""
+    platform: str = sys.platform
 
     def expand(self, name: str, value: Value) -> Expansion | None:
         """The *value* of the field *name*. None: an optional one is not set.
@@ -197,7 +199,7 @@ class Values:
             NotSet: A variable has no value.
         """
         if isinstance(value, EnvironmentVariable):
-            if value.optional and value.name not in self.environment:
+            if value.optional and self._variable(value.name) is None:
                 return None
             text = self._environment(value.name, name)
             hidden = value.prefix + HIDDEN
@@ -314,12 +316,18 @@ class Values:
         assert_never(scheme)
 
     def _environment(self, variable: str, name: str) -> str:
-        value = self.environment.get(variable)
+        value = self._variable(variable)
         if value is None:
             raise NotSet(f"the environment has no variable {quoted(variable)}")
         if not value and name.startswith("headers."):
             raise NotSet(f"the variable {quoted(variable)} of the environment is empty")
         return value
+
+    def _variable(self, name: str) -> str | None:
+        """The value of a variable of the environment, if it is set. Windows knows no case: `os.environ` has PROGRAMFILES there."""
+        if self.platform != "win32":
+            return self.environment.get(name)
+        return next((value for other, value in self.environment.items() if other.upper() == name.upper()), None)
 
     def _answer(self, id: str) -> str:
         asked = self.inputs.get(id)
