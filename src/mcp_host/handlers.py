@@ -19,6 +19,7 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from mcp_host.concurrency.backends import Loop, cancellations, cancels_current_task, is_cancellation
+from mcp_host.concurrency.tasks import first
 from mcp_host.errors import InputRefused, SamplingError
 from mcp_host.limits import Limits
 from mcp_host.protocol.eras import CREATE_MESSAGE
@@ -320,7 +321,7 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
     """Await a handler in place, within a `HandlerScope` of the caller. What it raises is logged here, under *subject*.
 
     Raises:
-        InputRefused: The handler raised it, or it raised something else: then the server gets
+        InputRefused: The handler raised it, in a task group or not, or it raised something else: then the server gets
             -32603 and *failed*, and `__cause__` is what was raised.
     """
     cancelled = cancellations()
@@ -333,6 +334,8 @@ async def call_handler(handler: Callable[[], Awaitable[T]], *, subject: str, fai
         try:
             if error is None:
                 raise
+            if isinstance(error, ExceptionGroup) and error.split(InputRefused)[1] is None:
+                raise first(error) from exc
             if isinstance(error, SamplingError):  # of a model or its provider: a traceback leads to no defect
                 logger.error("%s: %s: %s: %s", subject, failed, type(error).__name__, error)
             else:

@@ -504,8 +504,9 @@ def approve_tool_calls(approve: ApproveToolCall) -> Middleware:
     async def middleware(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
         if not isinstance(request, ClientRequest) or request.method != "tools/call":
             return await call_next(request)
+        first = await approved(request)
         try:
-            return await call_next(await approved(request))
+            return await call_next(first)
         except SessionLost as lost:
             if lost.may_have_run:
                 raise

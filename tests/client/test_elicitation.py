@@ -393,6 +393,19 @@ async def test_a_handler_may_refuse_in_its_own_words() -> None:
     assert await refusal(Elicitation(form=handler(refuse)), FORM) == (-1, "not now")
 
 
+async def test_so_may_one_in_a_task_group_unless_something_else_fails_there_too() -> None:
+    refused = InputRefused(-1, "not now")
+    for errors, answer in (
+        ([refused, ExceptionGroup("inner", [refused])], (-1, "not now")),
+        ([refused, ValueError("a defect")], (-32603, "this client could not ask its user")),
+    ):
+
+        def fail(_: object, errors: list[Exception] = errors) -> ElicitResult:
+            raise ExceptionGroup("unhandled errors in a TaskGroup", errors)
+
+        assert await refusal(Elicitation(form=handler(fail)), FORM) == answer
+
+
 async def test_an_answer_to_a_schema_that_cannot_be_checked_goes_out_with_a_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -12,8 +12,16 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_host import Allow, Client, Deny, StreamableHttp
-from mcp_host.errors import CallDenied, CallerError, ConnectionClosed, HttpStatusError, ServerError, SessionLost
+from mcp_host import Allow, Client, Deny, StreamableHttp, ToolPolicy
+from mcp_host.errors import (
+    CallDenied,
+    CallerError,
+    ConnectFailed,
+    ConnectionClosed,
+    HttpStatusError,
+    ServerError,
+    SessionLost,
+)
 from mcp_host.middleware import (
     AnyRequest,
     CallNext,
@@ -178,6 +186,29 @@ async def test_a_tool_call_is_repeated_only_where_that_does_no_harm(subtests: py
                     assert caught.value is error
 
             assert len(failing.calls) == (2 if is_repeated else 1)
+
+
+@pytest.mark.parametrize("kind", [SessionLost, ConnectFailed])
+async def test_a_tool_is_not_called_again_because_the_check_of_its_result_has_lost_another_server(
+    kind: type[ConnectionClosed],
+) -> None:
+    """By its own words that error has reached no server."""
+    error, calls = kind("of the checker", may_have_run=False), list[str]()
+
+    async def check(tool: Tool, result: object) -> None:
+        calls.append(tool.name)
+        raise error
+
+    policy, approve = ToolPolicy(output=check), approve_tool_calls(lambda request: Allow())
+    async with connected(
+        answering(HANDSHAKE, {"tools": [PLAIN]}, EMPTY), middleware=[retry(), approve], tools=policy
+    ) as client:
+        await client.list_tools()
+        with pytest.raises(kind) as caught:
+            await client.call_tool("plain")
+
+    assert caught.value is error
+    assert calls == ["plain"]
 
 
 @on_both
@@ -433,6 +464,21 @@ async def test_after_an_announced_change_every_call_is_asked_about_until_the_too
                 await client.call_tool("plain")
 
     assert asked == ["plain", None]
+
+
+async def test_an_approver_that_has_lost_a_session_of_another_server_is_not_asked_again() -> None:
+    error, asked = SessionLost("of the approver", may_have_run=False), list[str]()
+
+    async def approve(request: ClientRequest) -> Allow:
+        asked.append(request.method)
+        raise error
+
+    async with connected(answering(HANDSHAKE), middleware=[approve_tool_calls(approve)]) as client:
+        with pytest.raises(SessionLost) as caught:
+            await client.call_tool("plain")
+
+    assert caught.value is error
+    assert asked == ["tools/call"]
 
 
 async def test_a_call_that_may_have_run_in_a_lost_session_is_not_asked_about_again(era: Era) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -15,14 +15,19 @@ import pytest
 
 from mcp_host import Allow, Client, Deny, Sampling, SamplingRequest, StreamableHttp, ToolPins, ToolPolicy, always
 from mcp_host.errors import (
+    AuthError,
     CallDenied,
     CallerError,
+    ConnectFailed,
+    ConnectionClosed,
     ConnectTimeout,
     HttpStatusError,
     McpError,
+    ProtocolError,
     RequestTimeout,
     SessionLost,
     ToolChanged,
+    Unauthorized,
 )
 from mcp_host.limits import Limits
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest, approve_tool_calls
@@ -496,3 +501,38 @@ async def test_middleware_of_the_new_handshake_cannot_wait_for_that() -> None:
         server.known.clear()
         with pytest.raises(CallerError, match=r"^the client is connecting: "):
             await client.call_tool("x")
+
+
+OF_ANOTHER_SERVER = [
+    SessionLost("of another server", may_have_run=False),
+    ConnectionClosed("of another server"),
+    ConnectFailed("of another server", may_have_run=False),
+    RequestTimeout("of another server"),
+    Unauthorized(401, "of another server"),
+    ProtocolError("of another server"),
+]
+
+
+@pytest.mark.parametrize("error", OF_ANOTHER_SERVER, ids=lambda error: type(error).__name__)
+async def test_an_auth_whose_own_client_fails_loses_no_session_and_is_not_asked_again(error: McpError) -> None:
+    """Such as one that gets its tokens from a tool."""
+
+    class Auth(httpx.Auth):
+        requires_request_body = True
+        asked = 0
+
+        async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+            if b'"tools/call"' in request.content:
+                self.asked += 1
+                raise error
+            yield request
+
+    server, auth = Forgetful(), Auth()
+    async with session_with(server, auth=auth) as client:
+        with pytest.raises(AuthError) as raised:
+            await client.call_tool("x")
+
+    assert str(raised.value) == f"an Auth raised {type(error).__name__}: of another server"
+    assert raised.value.__cause__ is error
+    assert auth.asked == 1
+    assert server.methods() == ["initialize", "notifications/initialized"]

@@ -12,6 +12,7 @@ from anyio import Event, create_task_group, current_time, fail_after, sleep, sle
 from mcp_host import Client, Deny, Elicitation, FormRequest, Limits, Stdio, ToolPins, ToolPolicy
 from mcp_host.errors import McpError, ResourceNotFound, ServerError
 from mcp_host.group import ServerOptions, group_name
+from mcp_host.middleware import AnyRequest, CallNext
 from mcp_host.proxy import Proxy, allow_tools, ask_host
 from mcp_host.proxy.router import ANSWER_TIMEOUT, WAIT
 from mcp_host.proxy.upstream import UNWRITABLE
@@ -414,6 +415,25 @@ async def test_a_list_that_a_server_does_not_give_is_left_out(host: str, caplog:
         "refuses: what resources/list lists is left out: not now",
         "waits: what resources/list lists is left out: no answer within 20 seconds",
     }
+
+
+@each_host
+async def test_a_list_for_which_middleware_fails_is_left_out(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its own timeout is not that of the proxy."""
+
+    async def fails(request: AnyRequest, call_next: CallNext) -> dict[str, Any]:
+        if request.method == "resources/list" and request.server == "bad":
+            raise TimeoutError("of the audit log")
+        return await call_next(request)
+
+    with fail_after(100):
+        async with Client(proxy := Proxy({"good": Node(), "bad": Node()}, middleware=[fails]), era=host) as client:
+            assert [item.name for item in await client.list_resources()] == ["r"]
+        await proxy.aclose()
+    assert "bad: what resources/list lists is left out: Internal error" in caplog.messages
+    [failure] = [record for record in caplog.records if record.message == "bad: resources/list failed"]
+    assert failure.exc_info is not None
+    assert str(failure.exc_info[1]) == "of the audit log"
 
 
 @on_both

@@ -22,7 +22,7 @@ from mcp_host.errors import (
 )
 from mcp_host.protocol import conversation
 from mcp_host.protocol.headers import ANNOTATION, ParameterHeader, parameter_headers
-from mcp_host.session.call import Call, CallTimeouts
+from mcp_host.session.call import Call, CallbackRaised, CallTimeouts
 from mcp_host.types import CallToolResult, Tool
 
 if TYPE_CHECKING:
@@ -163,6 +163,9 @@ class ListedTool:
 
         "Clients SHOULD validate structured results against this schema" (2025-06-18,
         server/tools). A tool that failed owes no structure. If `ToolPolicy.output` is a function, that checks instead.
+
+        Raises:
+            CallbackRaised: That function raised.
         """
         policy = self._cache.policy
         output, check = ("error", None) if policy is None else (policy.output, policy.check)
@@ -173,7 +176,10 @@ class ListedTool:
             if check is None:
                 problem = await self._problem(result)
             else:
-                await awaited(check(self.tool, result), "ToolPolicy.output")
+                try:
+                    await awaited(check(self.tool, result), "ToolPolicy.output")
+                except Exception as exc:  # the tool has run: no middleware may take it for a lost connection
+                    raise CallbackRaised(exc) from None
                 problem = None
         return problem
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
-from anyio import create_task_group, current_time, fail_after
+from anyio import create_task_group, current_time, move_on_after
 
 from mcp_host.errors import quoted
 from mcp_host.group.instructions import instructions_of_all
@@ -231,12 +231,16 @@ class Router(Service):
 
         async def ask_one(server: str) -> None:
             try:
-                with fail_after(ANSWER_TIMEOUT):
+                with move_on_after(ANSWER_TIMEOUT) as waiting:
                     results[server] = await self.servers[server].find(method, params, call.client)(call, ask)
             except RequestError as exc:
                 errors[server] = exc
-            except TimeoutError:
-                errors[server] = RequestError(INTERNAL_ERROR, f"no answer within {ANSWER_TIMEOUT:g} seconds")
+            except Exception as exc:  # of middleware: the others are listed
+                logger.error("%s: %s failed", server, method, exc_info=exc)
+                errors[server] = RequestError(INTERNAL_ERROR, "Internal error")
+            else:
+                if waiting.cancelled_caught:
+                    errors[server] = RequestError(INTERNAL_ERROR, f"no answer within {ANSWER_TIMEOUT:g} seconds")
 
         async with create_task_group() as tasks:
             for server in servers:

@@ -113,7 +113,7 @@ class Call:
 
 
 class CallbackRaised(Exception):
-    """A progress callback raised *error*: no failure of this call, although it may be an error that another call raised.
+    """A callback of a call raised *error*: no failure of this call, although it may be an error that another call raised.
 
     It passes through the channel and the connection as this exception. `Client` unwraps it.
     """

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import httpx
 
 from mcp_host.concurrency.asking import asking_person
+from mcp_host.errors import AuthError, ConnectionClosed, McpTimeout, ProtocolError, ServerError
 from mcp_host.secret import Secret
 from mcp_host.transports._http.response import HttpResponse
 from mcp_host.transports._http.url import SecretRequest
@@ -157,9 +158,16 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _next(flow: AsyncGenerator[Any, Any], response: object, authorizing: Authorizing) -> Any:
-    """What *flow* asks for after *response*. None if that was its last."""
+    """What *flow* asks for after *response*. None if that was its last.
+
+    Raises:
+        AuthError: It raised an error that could be taken for one of the server.
+    """
     with authorizing():
         try:
             return await flow.asend(response)
         except StopAsyncIteration:
             return None
+        except (ConnectionClosed, McpTimeout, ProtocolError, ServerError) as exc:
+            # Of another client, which it has asked. It is none of this server: nothing is sent again, and no session is lost.
+            raise AuthError(f"an Auth raised {type(exc).__name__}: {exc}") from exc
