@@ -517,8 +517,9 @@ class Connection:
             text = "the server closed the connection without a response"
         elif beginning.startswith(TLS_RECORDS):
             text = "what answered speaks TLS: the URL may begin with https://"
-        else:  # one word: a server may repeat the request, with the secrets of its URL
-            [word, *_] = beginning.decode("latin-1").split(maxsplit=1) or [""]
+        else:  # one word, or the space before it: a server may repeat the request, with the secrets of its URL
+            begun = beginning.decode("latin-1")
+            word = begun[: len(begun) - len(begun.lstrip())] or begun.split(maxsplit=1)[0]
             text = f"what answered is not HTTP: it begins with {quoted(word)}"
         return ConnectionClosed(f"{self._name}: {text}")
 
