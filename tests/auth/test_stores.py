@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pwd
 import stat
 import sys
 import tempfile
@@ -493,6 +494,31 @@ def is_open(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("home", [None, "home"], ids=["none", "a relative one"])
+def test_no_token_of_a_user_without_a_home_folder_is_in_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    monkeypatch.chdir(tmp_path)
+
+    assert repr(FileTokens("~/.my-host/tokens.json")) == "FileTokens('/.my-host/tokens.json')"
+
+
+async def test_a_relative_path_in_a_folder_that_was_deleted_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    tokens = FileTokens("tokens.json")
+
+    assert await tokens.load("a") is None
+    with pytest.raises(TokensError, match=r"^the tokens cannot be saved in tokens\.json: "):
+        await tokens.swap("a", None, "1")
 
 
 def test_wrong_arguments_are_refused() -> None:

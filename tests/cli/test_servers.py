@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -136,6 +137,23 @@ def test_servers_are_added_and_removed(run: Run, own: Path) -> None:
     }
     assert removed == (0, f"Removed: api ({own})\n", "")
     assert list(json.loads(own.read_text())["mcpServers"]) == ["files"]
+
+
+def test_all_files_are_listed_in_a_folder_that_was_deleted_and_by_a_user_without_a_home_folder(
+    run: Run, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert run("servers", "list", "--all").code == 0
+    assert run("servers", "add", "a", "--config", "mcp.json", "--", "a").code == 2
+
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert run("servers", "list").code == 0
 
 
 def test_servers_are_switched_off_and_on(run: Run, own: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pwd
 from pathlib import Path
 
 import pytest
 
 from mcp_host.config import DIALECTS, FoundFile, Scope, find_servers, merge_servers, read_servers, user_file
 from mcp_host.config.places import PLACES, place_of
+from mcp_host.errors import ConfigError
 from tests.config.described import written
 
 HOME = {
@@ -100,6 +102,34 @@ def test_this_machine_is_looked_at_by_default(tmp_path: Path, monkeypatch: pytes
 
     assert FoundFile(path, "cursor", "user") in find_servers()
     assert all(file.scope == "managed" for file in find_servers(platform="win32") if file.path != path)
+
+
+@pytest.mark.parametrize(("home", "folder"), [(None, "~"), ("home", "home")], ids=["none", "a relative one"])
+def test_no_file_of_a_project_is_that_of_a_user_without_a_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None, folder: str
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path, f"{folder}/.config/mcp-host/mcp.json", '{"mcpServers": {"a": {"command": "a"}}}')
+
+    assert [place_of(file).scope, place_of(file.relative_to(tmp_path)).scope] == [None, None]
+    assert user_file().path == Path("/.config/mcp-host/mcp.json")
+    assert file not in [found.path.absolute() for found in find_servers()]
+
+
+def test_in_a_folder_that_was_deleted_no_relative_path_leads_to_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert [file for file in find_servers(home=tmp_path, project=".") if file.scope != "managed"] == []
+    with pytest.raises(ConfigError, match=r"^mcp\.json: there is no such file$"):
+        read_servers("mcp.json")
 
 
 def test_claude_code_keeps_servers_for_one_project_in_the_users_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 import re
 import stat
 from dataclasses import replace
@@ -61,6 +62,20 @@ def test_the_default_is_a_file_of_this_user(tmp_path: Path, monkeypatch: pytest.
 
     assert repr(ServerConsents()) == f"ServerConsents('{tmp_path}/mcp-host/consents.json')"
     assert (tmp_path / "mcp-host" / "consents.json").is_file()
+
+
+@pytest.mark.parametrize(("home", "folder"), [(None, "~"), ("home", "home")], ids=["none", "a relative one"])
+def test_a_project_cannot_bring_consents_for_a_user_without_a_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None, folder: str
+) -> None:
+    """Such as that of a container, whose user id has no name."""
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    monkeypatch.chdir(tmp_path)
+    ServerConsents(Path(folder, ".local/state/mcp-host/consents.json")).agree(proposed())
+
+    assert ServerConsents().compared(proposed()) == (proposed(), False)
 
 
 BROKEN = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from mcp_host.cli.inputs import KeyringAnswers, described, typed_answer
 from mcp_host.cli.options import Options
 from mcp_host.cli.output import Printer, UsageError, near, print_error
+from mcp_host.concurrency.locked_file import expand_home
 from mcp_host.config import HttpServer, Input, StdioServer
 from mcp_host.config.registry import PUBLIC_REGISTRY, PreparedServer, Question, Registry, RegistryServer, ServerChoice
 from mcp_host.config.registry.client import LATEST
@@ -236,7 +237,7 @@ def _question(question: Question, asked: Input, without: str, layout: Layout) ->
 
 def _absolute(path: str) -> str:
     """A path for a server, which is started in another folder."""
-    return os.path.abspath(os.path.expanduser(path))
+    return os.path.abspath(expand_home(path))
 
 
 def _described(server: RegistryServer, choice: ServerChoice, layout: Layout) -> Rows:

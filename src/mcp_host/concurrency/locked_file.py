@@ -65,7 +65,9 @@ class LockedFile:
         max_size: int | None = None,
         lock_path: Path | None = None,
     ) -> None:
-        self.path = Path(os.path.realpath(path))  # if it is a link, its target is replaced
+        self.path = Path(path)
+        with suppress(FileNotFoundError):  # of a relative path in a folder that was deleted, which no method finds
+            self.path = Path(os.path.realpath(path))  # if it is a link, its target is replaced
         self.lock_path = lock_path or Path(f"{self.path}.lock")
         self._new = Path(f"{self.path}.new")
         self._lock_wait = lock_wait
@@ -136,14 +138,26 @@ class LockedFile:
 def state_file(name: str) -> Path:
     """Where a file of this user is that programs keep what they remember in: ``~/.local/state/mcp-host/NAME``, say."""
     is_windows = sys.platform == "win32"
-    variable, default = ("LOCALAPPDATA", "~/AppData/Local") if is_windows else ("XDG_STATE_HOME", "~/.local/state")
-    return Path(folder_of_user(os.environ, variable, default), "mcp-host", name)
+    variable, default = ("LOCALAPPDATA", "AppData/Local") if is_windows else ("XDG_STATE_HOME", ".local/state")
+    return folder_of_user(os.environ, variable, home_folder() / default) / "mcp-host" / name
 
 
-def folder_of_user(environment: Mapping[str, str], variable: str, default: str | os.PathLike[str]) -> Path:
+def folder_of_user(environment: Mapping[str, str], variable: str, default: Path) -> Path:
     """The folder that a *variable* names. A relative one is ignored, as XDG wants it: it could be within a project."""
     folder = os.path.expanduser(environment.get(variable, ""))
-    return Path(folder if os.path.isabs(folder) else os.path.expanduser(default))
+    return Path(folder) if os.path.isabs(folder) else default
+
+
+def home_folder() -> Path:
+    """The folder of this user. If there is none, or a relative one, it is the root, as in Docker: no project has files there."""
+    home = os.path.expanduser("~")
+    return Path(home if os.path.isabs(home) else os.path.abspath(os.sep))
+
+
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """*path* with a user's folder in the place of a ``~`` at its beginning."""
+    parts = Path(path).parts
+    return home_folder().joinpath(*parts[1:]) if parts[:1] == ("~",) else Path(os.path.expanduser(path))
 
 
 def create_private_folder(folder: Path) -> None:

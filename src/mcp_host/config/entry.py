@@ -13,6 +13,7 @@ from json import dumps
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
+from mcp_host.concurrency.locked_file import home_folder
 from mcp_host.concurrency.tasks import awaited
 from mcp_host.config.deciding import decides, names_host, shown_value
 from mcp_host.config.dialects import DIALECTS
@@ -194,7 +195,7 @@ class ServerEntry:
         return Values(
             forms=DIALECTS[self.source.dialect].forms,
             environment=dict(os.environ if environment is None else environment),
-            home=os.path.expanduser("~") if home is None else os.path.abspath(home),
+            home=str(home_folder()) if home is None else os.path.abspath(home),
             workspace=None if folder is None else os.fspath(folder),
             folder=self.source.path.absolute().parent if folder is None else folder,
             inputs={each.id: each for each in self.inputs},

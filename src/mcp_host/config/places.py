@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
-from mcp_host.concurrency.locked_file import folder_of_user
+from mcp_host.concurrency.locked_file import folder_of_user, home_folder
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.values import Scope
 
@@ -107,7 +108,7 @@ def find_servers(
     files are: "/" or the system's drive. *environment* has ``APPDATA``, ``XDG_CONFIG_HOME`` and ``CODEX_HOME``, if these are set.
     """
     environment = os.environ if environment is None else environment
-    bases = _bases(Path.home() if home is None else Path(home), platform, environment, root)
+    bases = _bases(home_folder() if home is None else Path(home), platform, environment, root)
     if project is not None:
         bases["project"] = Path(project)
     return [file for file in _files(bases, platform, environment) if file.path.is_file()]
@@ -124,7 +125,7 @@ def user_file(
     It is ``~/.config/mcp-host/mcp.json``, on Windows ``%APPDATA%\\mcp-host\\mcp.json``. The arguments are those of `find_servers`.
     """
     environment = os.environ if environment is None else environment
-    bases = _bases(Path.home() if home is None else Path(home), platform, environment, None)
+    bases = _bases(home_folder() if home is None else Path(home), platform, environment, None)
     return next(file for file in _files(bases, platform, environment) if file.dialect == GENERIC)
 
 
@@ -154,7 +155,7 @@ def _files(bases: Mapping[Base, Path], platform: str, environment: Mapping[str, 
         path = bases[place.base] / place.path
         if place.dialect == "codex" and place.scope == "user":
             path = folder_of_user(environment, "CODEX_HOME", path.parent) / path.name
-        section = ("projects", str(project.absolute())) if place.of_project and project else ()
+        section = ("projects", str(_absolute(project))) if place.of_project and project else ()
         yield FoundFile(path, place.dialect, place.scope, section, project)
 
 
@@ -164,8 +165,8 @@ def place_of(path: Path, home: Path | None = None) -> FoundFile:
     The name of a file and of its folders tells its dialect. It is the user's or the administrator's only if it is where this machine
     has such files: a project may have folders of any name, and its servers are not started without consent.
     """
-    whole = path.absolute()
-    home = Path(os.path.expanduser("~")) if home is None else home
+    whole = _absolute(path)
+    home = home_folder() if home is None else home
     own = user_file(home=home)
     if whole == own.path.absolute():
         return FoundFile(path, own.dialect, own.scope)
@@ -180,6 +181,13 @@ def place_of(path: Path, home: Path | None = None) -> FoundFile:
         return FoundFile(path, place.dialect, place.scope if known else None)
     dialects = {place.dialect for place in PLACES if place.parts[-1] == path.name}
     return FoundFile(path, dialects.pop() if len(dialects) == 1 else None, None)
+
+
+def _absolute(path: Path) -> Path:
+    """*path* from the root, if there is still a folder that it is relative to. If not, no file is there."""
+    with suppress(FileNotFoundError):
+        return path.absolute()
+    return path
 
 
 def project_of(path: Path) -> Path:

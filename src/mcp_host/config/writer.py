@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mcp_host.concurrency.locked_file import LockedFile, create_private_folder
+from mcp_host.concurrency.locked_file import LockedFile, create_private_folder, home_folder
 from mcp_host.config.dialects import DIALECTS
 from mcp_host.config.entry import ServerEntry
 from mcp_host.config.fields import Key, as_written
@@ -284,4 +284,4 @@ def _comparable(data: object) -> str:
 def _lock_path(path: Path) -> Path:
     """A lock that is not beside the file: some hosts have locks of that name, of another kind."""
     digest = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
-    return Path(os.path.expanduser("~/.local/state/mcp-host"), f"{digest}.lock")
+    return home_folder() / f".local/state/mcp-host/{digest}.lock"

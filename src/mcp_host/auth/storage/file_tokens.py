@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.turns import Turns
-from mcp_host.concurrency.locked_file import LOCK_WAIT, LockedFile, LockTimeout
+from mcp_host.concurrency.locked_file import LOCK_WAIT, LockedFile, LockTimeout, expand_home
 from mcp_host.secret import Secret, SecretBytes, SecretValues
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class FileTokens:
     def __init__(self, path: str | os.PathLike[str], *, lock_wait: float = LOCK_WAIT) -> None:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is the path of a file, not {type(path).__name__}")
-        self._file = LockedFile(os.path.expanduser(path), lock_wait=0, private=True, max_size=MAX_FILE_SIZE)
+        self._file = LockedFile(expand_home(path), lock_wait=0, private=True, max_size=MAX_FILE_SIZE)
         self._turns = Turns(lock_wait)
         self._warned = False
 

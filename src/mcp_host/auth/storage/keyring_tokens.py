@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import takewhile
-from pathlib import Path
 from typing import TypeVar
 
 from mcp_host.auth.errors import TokensError
 from mcp_host.auth.storage.turns import Turns
 from mcp_host.concurrency.asking import asking_person
-from mcp_host.concurrency.locked_file import LockTimeout, create_private_folder, file_lock
+from mcp_host.concurrency.locked_file import LockTimeout, create_private_folder, file_lock, home_folder
 from mcp_host.errors import excerpt
 from mcp_host.secret import Secret
 
@@ -58,7 +56,7 @@ class KeyringTokens:
             raise TypeError(f"service is the name of your host, not {type(service).__name__}")
         self._keyring = keyring
         self._service = service
-        self._lock = Path(os.path.expanduser("~/.local/state/mcp-host"), f"{_hash(service)[:32]}.lock")
+        self._lock = home_folder() / f".local/state/mcp-host/{_hash(service)[:32]}.lock"
         self._turns = Turns(lock_wait)
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from mcp_host.cli.commands import OWN_JSON, Command
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.options import HEADER, NAME, NAMED, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
+from mcp_host.concurrency.locked_file import home_folder
 from mcp_host.config.deciding import decides, shown_value
 from mcp_host.config.dialects import GENERIC
 from mcp_host.config.secret_words import without_secrets
@@ -65,8 +66,11 @@ def _list(options: Options) -> Report:
 
 
 def _everywhere() -> Sequence[config.FoundFile]:
-    here = Path.cwd()
-    return config.find_servers(project=None if here == Path.home() else here)
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it has been deleted
+        return config.find_servers()
+    return config.find_servers(project=None if here == home_folder() else here)
 
 
 def _read(places: Iterable[Path | config.FoundFile], *, skip: bool) -> Iterable[config.ServersFile]:
@@ -92,7 +96,7 @@ def _show(file: config.ServersFile, printer: Printer) -> None:
 
 def _short(path: Path) -> str:
     """A path for a person."""
-    home = Path.home()
+    home = home_folder()
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
 
 
