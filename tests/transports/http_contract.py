@@ -20,7 +20,7 @@ from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.transports._http.authorization import Auth
 from mcp_host.transports._http.backend import BoundedCookieJar, HttpxBackend
-from mcp_host.transports._http.pool import IdleConnections, Pool, PoolResponse
+from mcp_host.transports._http.pool import Pool, PoolResponse, PoolState
 from mcp_host.transports._http.tls import ClientCertificate, Verify, make_context
 from mcp_host.transports._http.tls import untrusting as plain
 
@@ -172,7 +172,7 @@ def over_httpx2(
     cert: ClientCertificate | None,
     uds: str | None,
     auth: Auth | None,
-    idle: IdleConnections | None,
+    state: PoolState | None,
 ) -> HttpxBackend:
     """What `own_backend` does for a proxy, with httpx2."""
     client = httpx2.AsyncClient(

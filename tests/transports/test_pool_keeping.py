@@ -11,7 +11,7 @@ from anyio.abc import SocketAttribute, SocketListener
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.transports._http.backend import PoolBackend
-from mcp_host.transports._http.pool import IdleConnections, Pool, SharedConnections
+from mcp_host.transports._http.pool import Pool, PoolState, SharedPoolState
 from mcp_host.transports.http import StreamableHttp
 from tests.transports.http_contract import SECONDS, Kind, both, ours, untrusting
 from tests.transports.http_peers import CHUNKED, Log, Script, Wire, head, saying, saying_once, serving
@@ -458,12 +458,12 @@ async def test_pools_share_the_connections_that_are_idle_and_no_others() -> None
         hung_up.append(number)
 
     async with serving(script) as peer:
-        idle = IdleConnections()
-        first, second = (Pool(httpx.URL(peer.url), "", untrusting(), idle=idle) for _ in range(2))
+        state = PoolState()
+        first, second = (Pool(httpx.URL(peer.url), "", untrusting(), state=state) for _ in range(2))
         with anyio.fail_after(SECONDS):
             for pool in (first, second):
                 assert (await pool.request(GET, b"", repeatable=True)).complete
-            assert (peer.connections, len(idle.connections)) == (1, 1)
+            assert (peer.connections, len(state.connections)) == (1, 1)
 
             unread = await first.request(GET, b"", repeatable=True)
             assert await unread.read_raw() == b"ti"
@@ -474,17 +474,17 @@ async def test_pools_share_the_connections_that_are_idle_and_no_others() -> None
             with pytest.raises(ConnectionClosed):
                 await unread.read_raw()
             assert (await second.request(GET, b"", repeatable=True)).complete
-            assert (peer.connections, len(idle.connections)) == (2, 1)
+            assert (peer.connections, len(state.connections)) == (2, 1)
 
-            [kept] = idle.connections
+            [kept] = state.connections
             await second.aclose()
-            assert (kept.readable, idle.connections) == (True, [])
+            assert (kept.readable, state.connections) == (True, [])
 
 
 def test_another_event_loop_has_other_connections() -> None:
-    shared = SharedConnections()
+    shared = SharedPoolState()
 
-    async def here() -> IdleConnections:
+    async def here() -> PoolState:
         assert shared.here() is shared.here()
         return shared.here()
 
@@ -493,14 +493,14 @@ def test_another_event_loop_has_other_connections() -> None:
     assert anyio.run(here) is not second
 
 
-async def test_clients_share_idle_connections_only_over_a_transport_for_that() -> None:
+async def test_clients_share_idle_connections_and_checked_headers_only_over_a_transport_for_that() -> None:
     plain = StreamableHttp("http://localhost/mcp")
     sharing = plain._sharing()
-    idle = list[IdleConnections]()
+    shared = list[tuple[object, object]]()
     for transport in (sharing, sharing.named("tides"), plain, plain, plain._sharing()):
         async with transport.open(Limits()) as channel:
             assert isinstance(channel._backend, PoolBackend)
-            idle.append(channel._backend._pool._idle)
+            shared.append((channel._backend._pool.state, channel._backend._check))
 
-    assert idle[0] is idle[1]
-    assert len({*idle}) == 4
+    assert shared[0] == shared[1]
+    assert len({*shared}) == len({check for _, check in shared}) == 4

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_host.transports._http.authorization import Auth
     from mcp_host.transports._http.channel import HttpChannel
-    from mcp_host.transports._http.pool import SharedConnections
+    from mcp_host.transports._http.pool import SharedPoolState
     from mcp_host.transports._http.session import Timing
     from mcp_host.transports._http.tls import Cert, FilePath, Verify
 
@@ -82,7 +82,7 @@ class StreamableHttp:
     _name: str = field(init=False)
     _cert: tuple[str, str | None, str | None] | None = field(init=False, default=None)
     _host_name: str | None = field(init=False, default=None)
-    _shared: SharedConnections | None = field(init=False, default=None)
+    _shared: SharedPoolState | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         from mcp_host.transports._http.url import display_url, parse_url
@@ -151,11 +151,11 @@ class StreamableHttp:
         return transport
 
     def _sharing(self) -> StreamableHttp:
-        """The same server, for clients that share their idle connections to it. Everything else is each client's own."""
-        from mcp_host.transports._http.pool import SharedConnections
+        """The same server, for clients that share their idle connections to it and the headers that were found valid. Everything else is each client's own."""
+        from mcp_host.transports._http.pool import SharedPoolState
 
         transport = copy(self)
-        object.__setattr__(transport, "_shared", SharedConnections())
+        object.__setattr__(transport, "_shared", SharedPoolState())
         return transport
 
     def __repr__(self) -> str:
@@ -188,7 +188,7 @@ class StreamableHttp:
                 cert=self._cert,
                 uds=uds,
                 auth=self.auth,
-                idle=None if self._shared is None else self._shared.here(),
+                state=None if self._shared is None else self._shared.here(),
             )
         else:
             backend = HttpxBackend(url, headers, name, client, self.auth)

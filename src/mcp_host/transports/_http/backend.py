@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from http.client import HTTPResponse
 from http.cookiejar import Cookie, CookieJar
 from ipaddress import ip_address, ip_network
@@ -39,9 +39,9 @@ from mcp_host.transports._http.pool import (
     KEEPALIVE,
     MAX_IDLE,
     Connect,
-    IdleConnections,
     Pool,
     PoolResponse,
+    PoolState,
     quotes_response,
     system_reason,
     text_of,
@@ -69,10 +69,6 @@ MAX_PIECES = 20_000  # more than h11 can hold decoded: after so many, a body wai
 MAX_COOKIES = 50  # RFC 6265, section 6.1: "At least 50 cookies per domain", and there is only one
 MAX_COOKIE = 4096  # bytes with its attributes; the same section asks for as much
 MAX_COOKIES_SIZE = 8 * 1024  # bytes of all of them: more in one header is refused by nginx and Apache
-MAX_CHECKED = (
-    64  # headers that are kept: some ten of each session, and the name of each method or tool since 2026-07-28
-)
-MAX_NAMES = 256  # of headers that are kept: these are the same for all clients
 MAX_REDIRECTS = 5  # curl allows 50 and browsers 20; within one origin, even two are odd
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 PROXY_AUTHENTICATION = 407
@@ -533,14 +529,14 @@ class PoolBackend(HttpBackend):
         uds: str | None = None,
         auth: ReadyAuth | None = None,
         connect: Connect = connect_tcp,
-        idle: IdleConnections | None = None,
+        state: PoolState | None = None,
     ) -> None:
         self._pool = Pool(
             url,
             name,
             tls,
             uds=uds,
-            idle=idle,
+            state=state,
             connect=connect,
             connect_timeout=limits.connect_timeout,
             write_timeout=limits.stall_timeout,
@@ -554,7 +550,7 @@ class PoolBackend(HttpBackend):
         given = {name.lower() for name in headers}
         defaults = {name: value for name, value in defaults.items() if name not in given}
         super().__init__(url, {**defaults, **headers}, name, auth, uds)
-        self._check = lru_cache(MAX_CHECKED)(checked)
+        self._check = self._pool.state.checked
         self._keeps_cookies = "cookie" not in given
         self._cookies: httpx.Cookies | None = None
 
@@ -600,26 +596,6 @@ class PoolBackend(HttpBackend):
         await self._pool.aclose()
 
 
-def checked(header: tuple[str, str]) -> tuple[bytes, tuple[bytes, bytes, bytes]]:
-    """The name in lower case, and the *header* of a request as h11 keeps it once it has checked it.
-
-    Raises:
-        h11.LocalProtocolError, UnicodeEncodeError: It cannot be sent.
-    """
-    name, value = header
-    raw, lower = _encoded(name)
-    request = h11.Request(method="POST", target="/", headers=[(raw, value.encode("ascii"))], http_version="1.0")
-    [(_, checked_value)] = request.headers.raw_items()
-    return lower, (raw, lower, SecretBytes(checked_value))
-
-
-@lru_cache(MAX_NAMES)
-def _encoded(name: str) -> tuple[bytes, bytes]:
-    """The *name* of a header, and the same in lower case."""
-    raw = name.encode("ascii")
-    return raw, raw.lower()
-
-
 class BoundedCookieJar(CookieJar):
     """Drops the oldest cookies if there are too many, and takes none that is too large or that no header can carry."""
 
@@ -653,11 +629,11 @@ def own_backend(
     cert: ClientCertificate | None = None,
     uds: str | None = None,
     auth: Auth | None = None,
-    idle: IdleConnections | None = None,
+    state: PoolState | None = None,
 ) -> HttpBackend:
     """The backend where the caller gave no client. Proxies of the environment apply, but not to a unix socket.
 
-    *idle* are the connections that are shared where none of these and no client of httpx come between.
+    *state* is what clients share where none of these and no client of httpx come between.
 
     An *auth* that is no `ReadyAuth` may send requests anywhere, which is what clients of its library are for.
 
@@ -666,7 +642,7 @@ def own_backend(
     """
     tls = make_context(name, verify, cert) if url.scheme == "https" else untrusting()
     if (uds is not None or not proxied(url)) and (auth is None or isinstance(auth, ReadyAuth)):
-        return PoolBackend(url, headers, name, limits, tls, uds, auth, idle=idle)
+        return PoolBackend(url, headers, name, limits, tls, uds, auth, state=state)
     library = httpx if auth is None else library_of(auth)
     timeout = library.Timeout(None, connect=limits.connect_timeout, write=limits.stall_timeout)
     # Streams stay open for hours: a bound on connections could block endlessly.

@@ -11,6 +11,7 @@ import select
 import ssl
 import sys
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from time import monotonic
 from typing import TypeAlias
 
@@ -45,6 +46,11 @@ MAX_IDLE = 1000  # kept-alive connections: more than are in flight at once in ne
 EARLY_CLOSE = 1.0  # seconds after its first response: a server that closes by then does not keep connections
 MAX_EARLY_CLOSES = 2  # of these in a row; then no connection is kept any more
 
+MAX_CHECKED = (
+    64  # headers that are kept: some ten of each session, and the name of each method or tool since 2026-07-28
+)
+MAX_NAMES = 256  # of headers that are kept: these are the same for all clients
+
 MAX_HEAD = 64 * 1024  # bytes of one head; nginx and Node send and accept 8 to 16 KiB
 READ_SIZE = 64 * 1024  # bytes at a time, so that a head is never longer than both together
 WRITE_SIZE = 64 * 1024  # bytes at a time; while a longer body is written, an early response is watched for
@@ -60,30 +66,32 @@ _SOCKET_ERRORS = (BrokenResourceError, ClosedResourceError, BusyResourceError, E
 _END = h11.EndOfMessage()
 
 
-class IdleConnections:
-    """The idle connections of pools to one origin. What the last pool leaves is to be closed."""
+class PoolState:
+    """What a pool keeps between requests, and pools to one origin may share. The connections that the last pool leaves are to be closed."""
 
     def __init__(self) -> None:
         self.connections: list[Connection] = []
-        """The one that was used last is last."""
+        """The idle ones. The one that was used last is last."""
         self.early_closes = 0
         """How many kept connections in a row the server has closed right after their first response."""
         self.pools = 0
         """How many use them."""
+        self.checked = lru_cache(MAX_CHECKED)(checked)
+        """What `checked` has returned for the last headers."""
 
 
-class SharedConnections:
-    """Where pools find the `IdleConnections` that they share. Other event loops and processes have others."""
+class SharedPoolState:
+    """Where pools find the `PoolState` that they share. Other event loops and processes have others."""
 
     def __init__(self) -> None:
         self._loop: Loop | None = None
-        self._idle = IdleConnections()
+        self._state = PoolState()
 
-    def here(self) -> IdleConnections:
-        """Those of the running event loop."""
+    def here(self) -> PoolState:
+        """That of the running event loop."""
         if self._loop is None or not self._loop.is_running():
-            self._loop, self._idle = Loop.running(), IdleConnections()
-        return self._idle
+            self._loop, self._state = Loop.running(), PoolState()
+        return self._state
 
 
 class Pool:
@@ -92,7 +100,7 @@ class Pool:
     Requests in flight are not bounded here: streams stay open for hours, and a request
     must not wait for them. `HttpChannel` bounds calls. *tls* is used for https. *uds* is the
     path of a unix socket to connect to, instead of the URL's host. *connect* takes the place of `anyio.connect_tcp`.
-    *idle* is what other pools to the same origin keep connections in, with the same *tls*.
+    *state* is what other pools to the same origin share, with the same *tls*.
     """
 
     def __init__(
@@ -102,7 +110,7 @@ class Pool:
         tls: ssl.SSLContext,
         *,
         uds: str | None = None,
-        idle: IdleConnections | None = None,
+        state: PoolState | None = None,
         connect: Connect = connect_tcp,
         connect_timeout: float | None = None,
         write_timeout: float | None = None,
@@ -120,8 +128,8 @@ class Pool:
         self._write_timeout = write_timeout
         self._max_idle = max_idle
         self._keepalive = keepalive
-        self._idle = idle or IdleConnections()
-        self._idle.pools += 1
+        self.state = state or PoolState()
+        self.state.pools += 1
         self._busy: set[Connection] = set()
 
     async def request(self, request: h11.Request, body: bytes, *, repeatable: bool) -> PoolResponse:
@@ -151,7 +159,7 @@ class Pool:
             connection, head = await self._repeat(request, body, exc)
         else:
             if used:
-                self._idle.early_closes = 0
+                self.state.early_closes = 0
         response = PoolResponse(self, connection, head)
         await response.parse(connection)
         return response
@@ -174,19 +182,19 @@ class Pool:
         if self.closed:
             return
         self.closed = True
-        self._idle.pools -= 1
+        self.state.pools -= 1
         connections = [*self._busy]
-        if not self._idle.pools:
-            connections += self._idle.connections
-            self._idle.connections.clear()
+        if not self.state.pools:
+            connections += self.state.connections
+            self.state.connections.clear()
         for connection in connections:
             await connection.close()
 
     async def _take(self) -> Connection:
         """The idle connection that was used last, if it is still good; else a new one."""
         closed_early = False
-        while self._idle.connections:
-            connection = self._idle.connections.pop()
+        while self.state.connections:
+            connection = self.state.connections.pop()
             self._busy.add(connection)
             left = connection.expires - monotonic()
             if left > 0 and not connection.readable:
@@ -194,16 +202,16 @@ class Pool:
             closed_early |= connection.responses == 1 and left > max(0.0, self._keepalive - EARLY_CLOSE)
             await self.discard(connection)
         if closed_early:
-            self._idle.early_closes += 1
+            self.state.early_closes += 1
         return await self._open()
 
     async def _count_closed(self, connection: Connection) -> None:
         """The server has closed one kept *connection*, so probably all: the next request gets a new one."""
         # If more than one was in use, only the first counts.
-        if connection.responses == 1 and connection.early_closes == self._idle.early_closes:
-            self._idle.early_closes += 1
-        while self._idle.connections:
-            await self._idle.connections.pop().close()
+        if connection.responses == 1 and connection.early_closes == self.state.early_closes:
+            self.state.early_closes += 1
+        while self.state.connections:
+            await self.state.connections.pop().close()
 
     async def _open(self) -> Connection:
         """Open a connection. With TLS, the server's certificate is checked.
@@ -243,14 +251,14 @@ class Pool:
         if self.closed:
             await connection.close()
             raise closed
-        connection.early_closes = self._idle.early_closes
+        connection.early_closes = self.state.early_closes
         self._busy.add(connection)
         return connection
 
     async def release(self, connection: Connection) -> None:
         """Keep a connection whose response has been read, or close it."""
-        idle = self._idle.connections
-        keep = not self.closed and len(idle) < self._max_idle and self._idle.early_closes < MAX_EARLY_CLOSES
+        idle = self.state.connections
+        keep = not self.closed and len(idle) < self._max_idle and self.state.early_closes < MAX_EARLY_CLOSES
         if not keep or not connection.reset():
             await self.discard(connection)
             return
@@ -349,7 +357,7 @@ class Connection:
         self.responses = 0
         """How many complete responses it has carried."""
         self.early_closes = 0
-        """What `IdleConnections` had counted of these when this connection was opened."""
+        """What `PoolState` had counted of these when this connection was opened."""
         self.response_begun = False
         self._beginning = b""
         """Whether any byte has arrived since the last request began."""
@@ -550,3 +558,23 @@ def text_of(exc: BaseException) -> str:
 
 def _reason(exc: BaseException) -> str:
     return explain(exc) or system_reason(exc) or text_of(exc) or excerpt(str(exc.__cause__ or "")) or type(exc).__name__
+
+
+def checked(header: tuple[str, str]) -> tuple[bytes, tuple[bytes, bytes, bytes]]:
+    """The name in lower case, and the *header* of a request as h11 keeps it once it has checked it.
+
+    Raises:
+        h11.LocalProtocolError, UnicodeEncodeError: It cannot be sent.
+    """
+    name, value = header
+    raw, lower = _encoded(name)
+    request = h11.Request(method="POST", target="/", headers=[(raw, value.encode("ascii"))], http_version="1.0")
+    [(_, checked_value)] = request.headers.raw_items()
+    return lower, (raw, lower, SecretBytes(checked_value))
+
+
+@lru_cache(MAX_NAMES)
+def _encoded(name: str) -> tuple[bytes, bytes]:
+    """The *name* of a header, and the same in lower case."""
+    raw = name.encode("ascii")
+    return raw, raw.lower()
