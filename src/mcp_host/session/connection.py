@@ -112,7 +112,7 @@ class Connection:
                 state.cache.drop()
             notifications = NotificationQueue(state, handlers)
             dispatcher = Dispatcher(channel, handlers, tasks, notify, state)
-            tasks.start_soon(listen)
+            listening = handlers.loop.start(tasks, listen, copy_context())
             try:
                 connection = cls(state, dispatcher, tasks, notifications, notify, attempt, on_lost)
                 await connection._begin(channel)
@@ -127,6 +127,9 @@ class Connection:
                 with move_on_after(CANCEL_GRACE, shield=True):
                     await dispatcher.idle()
                 handlers.cancel()  # and with it everything inside
+                connection._listening.cancel()
+                with CancelScope(shield=True):
+                    await handlers.loop.wait([listening])
 
     async def _begin(self, channel: Channel) -> None:
         timeouts = self._connector.timeouts
