@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from weakref import ref
 
 import httpx
 import pytest
@@ -192,6 +193,30 @@ REPEATED: list[tuple[list[tuple[str, str]], int]] = [
     ([("accept", ACCEPT), ("origin", "http://evil.example"), ("origin", "http://localhost")], 403),
     ([("accept", ACCEPT), ("content-type", "text/plain")], 415),
 ]
+
+
+class WeakScope(dict[str, Any]):
+    """A scope to which there are weak references."""
+
+
+async def test_an_event_stream_keeps_nothing_of_the_scope_of_its_request() -> None:
+    app, begun = Server("s").asgi(), Signal()
+
+    async def send(event: Event) -> None:
+        begun.set()
+
+    async def stream() -> None:
+        await app(scopes.pop(), receive, send)
+
+    posting, receive = post({}, **await begun_session(app))
+    scopes = [WeakScope(posting, method="GET")]
+    scope = ref(scopes[0])
+    with fail_after(5):
+        async with create_task_group() as tasks:
+            tasks.start_soon(stream)
+            await begun.wait()
+            assert scope() is None
+            await app.aclose()
 
 
 async def test_all_lines_of_a_header_count(subtests: pytest.Subtests) -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from io import BufferedWriter, BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -328,6 +329,30 @@ def test_a_connection_that_is_made_while_the_server_stops_is_closed(ends: bool, 
             assert response.read().startswith(b"HTTP/1.1 204") is ends
             with late[0]:
                 assert late[0].recv(1) == b""
+
+
+def test_uvicorn_keeps_no_headers_of_a_request_that_is_being_answered() -> None:
+    seen: list[object] = []
+
+    async def app(scope: dict[str, Any], receive: object, send: Callable[[object], Awaitable[None]]) -> None:
+        connection: Any
+        [connection] = server.server_state.connections
+        seen.append((dict(scope["headers"]), connection.headers, connection.scope["headers"]))
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    with listen(0) as listener:
+        server = UvicornServer(app)
+        thread = server.start(listener)
+        assert server.up.wait(25)
+        with socket.create_connection(listener.getsockname(), timeout=25) as client, client.makefile("rb") as response:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+            answer = response.read()  # to its end
+        server.stop()
+        thread.join(25)
+
+    assert seen == [({b"host": b"a", b"connection": b"close"}, [], [])]
+    assert answer.startswith(b"HTTP/1.1 204")
 
 
 async def test_a_server_that_cannot_start_raises(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,7 @@ class HttpApp:
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
             http = HttpExchange.of(scope, receive, send)
+            del scope  # a response may take hours
             try:
                 if (response := self._access.metadata(http)) is None:
                     http.principal = await check_request(http, self._path, self._access, self._methods)

@@ -19,6 +19,7 @@ from types import FrameType
 from anyio import CancelScope, to_thread
 
 from mcp_host.serving.http.app import HttpApp
+from mcp_host.serving.http.asgi import Receive, Scope, Send
 
 try:
     import uvicorn
@@ -40,7 +41,7 @@ class UvicornServer(uvicorn.Server):
     def __init__(self, app: Callable[..., Awaitable[None]], end: Callable[[], Awaitable[None]] | None = None) -> None:
         super().__init__(
             uvicorn.Config(
-                app,
+                _alone_with_headers(app),
                 interface="asgi3",  # uvicorn does not see that a method is one
                 http="h11",
                 ws="none",
@@ -138,6 +139,17 @@ class UvicornServer(uvicorn.Server):
     def stop(self) -> None:
         """Stop serving. Call it from any thread, once *up* is set."""
         self._loop.call_soon_threadsafe(self._stopping.set)
+
+
+def _alone_with_headers(app: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """*app*, where uvicorn does not keep the headers of a request to the end of its response, which may take hours."""
+
+    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        own = {**scope, "headers": [*scope["headers"]]}
+        scope["headers"].clear()
+        return app(own, receive, send)
+
+    return call
 
 
 def run(app: HttpApp, listener: socket.socket, host: str = LOOPBACK) -> None:
