@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -55,7 +55,7 @@ class ToolCache:
         self.warn = warn
         self.max_steps = max_steps
         self._valid: dict[str, ListedTool] = {}
-        self._left_out: frozenset[str] = frozenset()
+        self._left_out: Collection[str] = ()
 
     @cached_property
     def lane(self) -> CapacityLimiter:

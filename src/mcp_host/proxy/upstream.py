@@ -106,7 +106,7 @@ class Upstream:
         self._host = host
         self._peer = None if host.stateless else peer
         self._announce = announce
-        self._calls: set[HostCall] = set()
+        self._calls: list[HostCall] = []
         self._lock = CallLock[HostCall]()
         self._answers = Answers(settings, host, self._peer, self._lock)
         self.mirrored = MirroredParameters()
@@ -161,7 +161,7 @@ class Upstream:
         # Over a pipe a handshake server does not say to which call its request belongs. A host of 2026-07-28 can only
         # be asked within a call, so the server works on one at a time.
         is_ambiguous = host.stateless and not (self.stateless or isinstance(self._settings.server, StreamableHttp))
-        self._calls.add(caller)
+        self._calls.append(caller)
         try:
             async with self._lock.held(caller) if is_ambiguous else nullcontext():
                 if method == "logging/setLevel":
@@ -192,7 +192,7 @@ class Upstream:
         except McpError as exc:
             raise self._error_for(host, exc) from exc
         finally:
-            self._calls.discard(caller)
+            self._calls.remove(caller)
         if method == "tools/list" and (self._mirrors or host.stateless):
             valid = self.mirrored.note(result, first="cursor" not in params)
             result = valid if self._mirrors else result

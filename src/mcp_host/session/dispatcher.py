@@ -169,11 +169,11 @@ class Dispatcher:
             self._notified,
             stream_per_request=channel.stream_per_request,
         )
-        self._unwanted: set[Id] = set()
+        self._unwanted: list[Id] = []
         """Requests that began the connection, and whose answers come too late to decide anything."""
         self._early: list[Request | Notification] = []
         self._handshake_expected = False
-        self._open_scopes: set[CancelScope] = set()  # of the callers in `while_open`
+        self._open_scopes: list[CancelScope] = []  # of the callers in `while_open`
         self.opened_at = self._session_begun = self.now()
         self.heard_at = self.opened_at
         """When the last message came, if there is a `Client(ping_interval=...)`."""
@@ -337,7 +337,7 @@ class Dispatcher:
         if is_answered or pending.unsent or self.closed is not None:
             return
         if pending.request.method in OPENING and self.session is None:
-            self._unwanted.add(pending.request.id)
+            self._unwanted.append(pending.request.id)
             return  # "The initialize request MUST NOT be cancelled by clients", and nothing may come before it
         if self.stream_per_request:
             if self.session is not None and self.session.era.disconnect_cancels:
@@ -387,7 +387,7 @@ class Dispatcher:
             self._inbound.abandoned.pop(id, None)
         pending = self._pending.get(id)
         if pending is None and id in self._unwanted:
-            self._unwanted.discard(id)
+            self._unwanted.remove(id)
         elif pending is None or not pending.settle(outcome, by=origin):
             self._counters["answers to nothing"] += 1  # late, repeated, or meant for another client
 
@@ -560,11 +560,11 @@ class Dispatcher:
             raise self._not_sent(self.closed)
         timeouts = call.timeouts
         with TimeoutScope(self.alarm, timeouts.idle_end(self.now()) if idle else timeouts.end) as timeout:
-            self._open_scopes.add(timeout.scope)
+            self._open_scopes.append(timeout.scope)
             try:
                 yield timeout.scope
             finally:
-                self._open_scopes.discard(timeout.scope)
+                self._open_scopes.remove(timeout.scope)
         if timeout.scope.cancelled_caught:
             if timeout.expired or self.closed is None:
                 raise RequestTimeout(f"{call.method}: {timeouts.overdue()}")

@@ -137,7 +137,7 @@ class LegacySession:
         self._wait_until = 0.0
         self._lost = False
         self._ended = False
-        self._scopes: set[CancelScope] = set()
+        self._scopes: list[CancelScope] = []
 
     # Called by the channel
 
@@ -371,8 +371,8 @@ class LegacySession:
         with CancelScope() as scope:
             if self._ended:
                 scope.cancel()
-            self._scopes.add(scope)
+            self._scopes.append(scope)
             try:
                 yield
             finally:
-                self._scopes.discard(scope)
+                self._scopes.remove(scope)
