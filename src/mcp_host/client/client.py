@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import lru_cache
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, get_args
@@ -75,7 +76,6 @@ BY_CLIENT = frozenset(
 )
 """What the client sends by itself, with what belongs to it."""
 
-CLIENT_INFO = Implementation(name="mcp-host", version=__version__)
 LIMITS = Limits()
 
 MAX_CURSOR = 64 * 1024  # characters; it is sent back, and kept until the list has ended
@@ -220,7 +220,7 @@ class Client:
             transport=transport,
             name=name,
             key=given or transport.identity,
-            client_info=client_info or CLIENT_INFO,
+            client_info=client_info or _this_package(),
             features=ClientFeatures(
                 sampling, elicitation, self._roots, server_tools, _mapping(extensions or {}, "extensions")
             ),
@@ -994,6 +994,12 @@ def _stack(middleware: Sequence[Middleware], transport: Transport, server: str) 
     from mcp_host.middleware import MiddlewareStack
 
     return MiddlewareStack(middleware, transport, server)
+
+
+@lru_cache(maxsize=1)
+def _this_package() -> Implementation:
+    """What clients say that they are. It is not made by the import: pydantic builds the model for it."""
+    return Implementation(name="mcp-host", version=__version__)
 
 
 def _weak(method: Callable[P, Coroutine[object, object, T]]) -> Callable[P, Awaitable[T]]:
