@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import anyio
 import pytest
+from anyio import to_thread
 from anyio import wait_all_tasks_blocked as settled
 
 from mcp_host.auth import MemoryTokens
@@ -28,7 +30,7 @@ from tests.asgi import serving_mcp
 from tests.auth.authorization_server import Protected
 from tests.auth.world import site
 from tests.cli import desk, everything
-from tests.cli.bounded import ctrl_c
+from tests.cli.bounded import IN_TIME, ctrl_c
 from tests.cli.browsers import Browser, browser
 from tests.cli.conftest import Run
 from tests.cli.models import WITH_MODEL, Provider, conversation, says, stalls
@@ -389,7 +391,8 @@ def test_a_conversation_shows_its_servers_and_tools(
 def test_a_server_of_a_conversation_that_dies_is_seen_to_go_and_come_back(
     config: Config, sit: Sitting, screen: Screen, provider: Provider
 ) -> None:
-    provider.say(says("", ToolCall("desk__die")), stalls())
+    told = Event()
+    provider.say(says("", ToolCall("desk__die")), stalls(reached=told))
 
     async def person() -> None:
         await screen.asks(PROMPT)
@@ -397,6 +400,7 @@ def test_a_server_of_a_conversation_that_dies_is_seen_to_go_and_come_back(
         await screen.shows("mcp-host: desk exited with code 3; its stderr:\r\n  | on fire\r\n")
         await screen.shows("    desk          ready since ")
         await screen.shows("restarts: 1")
+        assert await to_thread.run_sync(told.wait, IN_TIME)
         ctrl_c()
         await screen.asks(PROMPT)
         screen.press(CTRL_D)
