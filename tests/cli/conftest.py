@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from inspect import unwrap
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -12,9 +11,8 @@ from typing import NamedTuple, Protocol
 import pytest
 
 from mcp_host.cli.inputs import KeyringAnswers
-from mcp_host.transports.stdio import Stdio
 from tests.asgi import serving_mcp
-from tests.cli.bounded import IN_TIME, main
+from tests.cli.bounded import main
 from tests.cli.models import Provider
 from tests.cli.terminals import Sitting
 from tests.terminal.screens import Screen, screen
@@ -40,13 +38,6 @@ class Run(Protocol):
 def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are not kept in the keyring of whoever runs the tests."""
     monkeypatch.setattr(KeyringAnswers, "of_person", lambda **_: None)
-
-
-@pytest.fixture(autouse=True)
-def late_exits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy the machine is, the end of a server's output is followed by its exit code. The command has no option for that."""
-    for grace in ("exit_grace", "output_grace"):
-        monkeypatch.setitem(unwrap(Stdio._open).__kwdefaults__, grace, IN_TIME)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.client.support import connected, ended_by_closing
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.processes import ended
-from tests.transports.children import counted, python
+from tests.transports.children import LATE, TimedStdio, counted, python
 
 LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
 
@@ -153,11 +153,12 @@ async def test_after_a_crash_both_errors_name_what_starts_the_server_again_unles
     """With restart=False the application has decided that, so there is nothing to tell it."""
     for name, (body, restart, says, exit_code, runs_again) in CRASHES.items():
         with subtests.test(name):
-            server = Stdio(python(body, hands=DISCOVERED not in body), restart=restart)
+            wait = 0.05 if body == CLOSES else LATE
+            server = TimedStdio(python(body, hands=DISCOVERED not in body), restart=restart, exit_grace=wait)
             async with connected(server) as client:
                 errors = await in_flight_and_later(client)
 
-            assert [str(error) for error in errors] == [f"{PYTHON} {says}"] * 2
+            assert [str(error).replace("TimedStdio", "Stdio") for error in errors] == [f"{PYTHON} {says}"] * 2
             assert [error.may_have_run for error in errors] == [True, runs_again]
             stderr = "boom" if STDERR in says else ""
             assert [(error.exit_code, error.stderr) for error in errors] == [(exit_code, stderr)] * 2

@@ -10,13 +10,14 @@ import sniffio
 from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
-from mcp_host import Client, Stdio
+from mcp_host import Client
 from mcp_host.errors import ConnectFailed, ConnectionClosed, HttpStatusError, McpError, ProtocolError, ServerError
 from tests.extent import on_both
 from tests.faults.fault import fault
 from tests.faults.http_server import drop, reset, says, sends
 from tests.faults.servers import KINDS, elsewhere, standing, works
 from tests.faults.stdio_server import connected, server
+from tests.transports.children import TimedStdio
 from tests.transports.http_peers import JSON, head
 from tests.transports.legacy_peers import Answer
 
@@ -75,7 +76,11 @@ FAILING: dict[str, tuple[list[str] | dict[str, Answer], type[McpError]]] = {
 async def test_errors_are_raised_bare_and_cancel_no_task(case: str) -> None:
     """Nor does leaving the client raise anything in its place."""
     served, error = FAILING[case]
-    async with standing("http", **served) if isinstance(served, dict) else nullcontext(Stdio(served)) as transport:
+    async with (
+        standing("http", **served)
+        if isinstance(served, dict)
+        else nullcontext(TimedStdio(served, exit_grace=0.05)) as transport
+    ):
         with pytest.raises(McpError) as caught:
             async with Client(transport, era="legacy") as client:
                 await client.call_tool("x")

@@ -338,7 +338,7 @@ async def test_a_server_that_closes_its_stdout_ends_the_connection_and_is_ended(
     body = "read(); print(os.getpid(), file=sys.stderr, flush=True); os.close(1); time.sleep(60)"
     pids: list[str] = []
 
-    async with client_of(body, on_stderr=pids.append) as client:
+    async with client_of(body, on_stderr=pids.append, exit_grace=0.05) as client:
         with fail_after(SOON):
             with pytest.raises(ConnectionClosed, match="has closed its end of the connection"):
                 await says(client)

@@ -12,7 +12,9 @@ from textwrap import dedent
 from mcp_host import Limits, Stdio
 from mcp_host.transports._process.child import GRACE
 from mcp_host.transports._process.posix import ReadEnd
-from mcp_host.transports.stdio import EXIT_GRACE, OUTPUT_GRACE, StdioChannel
+from mcp_host.transports.stdio import StdioChannel
+
+LATE = 20.0  # seconds that a busy machine may take between the end of a server's output and its exit
 
 PREAMBLE = """
 import json, os, signal, subprocess, sys, time
@@ -51,8 +53,8 @@ def text(value):
 class TimedStdio(Stdio):
     """Whose channels wait so many seconds, and read so many bytes at once."""
 
-    output_grace: float = field(default=OUTPUT_GRACE, kw_only=True)
-    exit_grace: float = field(default=EXIT_GRACE, kw_only=True)
+    output_grace: float = field(default=LATE, kw_only=True)
+    exit_grace: float = field(default=LATE, kw_only=True)
     grace: float = field(default=GRACE, kw_only=True)
     read_size: int | None = field(default=None, kw_only=True)
 
