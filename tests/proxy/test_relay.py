@@ -40,7 +40,12 @@ from mcp_host.serving.remote_client import ReceivedRequest, RemoteClient
 from mcp_host.serving.session import Session
 from mcp_host.session.changes import Change
 from mcp_host.testing import Context, ScriptedPeer
-from mcp_host.types import ClientCapabilities, Implementation
+from mcp_host.types import (
+    ClientCapabilities,
+    Implementation,
+    ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams,
+)
 from tests.client.support import QUESTION, HangingModel, sampling
 from tests.client.test_shape import ECHO, counted
 from tests.extent import on_both
@@ -95,23 +100,57 @@ async def test_a_server_that_ends_in_a_call_is_started_again_for_the_next(host: 
 
 @each_era
 @pytest.mark.parametrize("server", ["2025-11-25", "2026-07-28"])
-async def test_the_lists_of_a_server_that_was_started_again_are_announced(host: str, server: str) -> None:
-    """It may be another version, and the host knows nothing of its end."""
-    announced = list[str]()
-    both = Event()
+async def test_what_a_host_knows_of_a_server_that_was_started_again_is_announced(host: str, server: str) -> None:
+    """It may be another version with other contents, and the host knows nothing of its end."""
+    announced = list[Change]()
+    all_of_it = Event()
 
     async def take(change: Change) -> None:
-        announced.append(change.method)
-        if len(announced) == 2:
-            both.set()
+        announced.append(change)
+        if len(announced) == 3:
+            all_of_it.set()
 
     proxy = Proxy([sys.executable, "-m", "tests.proxy.crashing_server"], era=server)
     async with through(proxy, host, on_change=take) as client:
+        await client.subscribe_resource("mem://menu")
         with pytest.raises(ServerError, match="exited with code 3"):
             await client.call_tool("crash")
         assert text_of(await client.call_tool("live")) == "alive"
-        await both.wait()
-    assert announced == ["notifications/resources/list_changed", "notifications/tools/list_changed"]
+        await all_of_it.wait()
+    *lists, updated = announced
+    assert [each.method.split("/")[1:] for each in lists] == [["resources", "list_changed"], ["tools", "list_changed"]]
+    assert updated == ResourceUpdatedNotification(params=ResourceUpdatedNotificationParams(uri="mem://menu"))
+
+
+async def test_a_host_is_told_to_read_again_once_the_server_tells_of_changes_again() -> None:
+    """What it reads earlier might change once more before that."""
+    heard, before = list[str](), Log[list[str]]()
+    told = Event()
+
+    async def take(change: Change) -> None:
+        heard.append(change.method)
+        if len(heard) == 2:
+            told.set()
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.answer_initialize(capabilities={"resources": {"subscribe": True}})
+        subscribing = await peer.receive("resources/subscribe")
+        await wait_all_tasks_blocked()
+        before.append([*heard])
+        await peer.reply(subscribing, {})
+        await peer.receive("x/end")
+        raise RuntimeError("the server has crashed")
+
+    peer = ScriptedPeer(script)
+    peer.restart = True
+    async with through(Proxy(peer), "legacy", on_change=take) as client:
+        await client.subscribe_resource("a:1")
+        with pytest.raises(ServerError, match="crashed"):
+            await client.request("x/end")
+        await told.wait()
+        await before.reaches(lambda lives: len(lives) == 2)
+    assert heard == ["notifications/resources/list_changed", "notifications/resources/updated"]
+    assert before == [[], []]
 
 
 async def test_each_session_over_http_has_a_connection_of_its_own_which_ends_with_it() -> None:

@@ -35,13 +35,14 @@ from mcp_host.proxy.translation import (
 from mcp_host.serving.errors import RequestError
 from mcp_host.serving.remote_client import SEVERITY, RemoteClient, meta_of
 from mcp_host.serving.service import Peer
-from mcp_host.serving.subscriptions import LISTED
+from mcp_host.serving.subscriptions import LISTED, UPDATED
 from mcp_host.transports.http import StreamableHttp
 from mcp_host.types import Implementation, JSONObject, LoggingMessageNotificationParams
 from mcp_host.types.base import Model
 
 if TYPE_CHECKING:
     from mcp_host.session.changes import Change
+    from mcp_host.session.state import ClientState
 
 logger = logging.getLogger(__name__)
 
@@ -66,12 +67,16 @@ Announce: TypeAlias = Callable[[str, Params], Awaitable[None]]
 
 
 class MissedChanges:
-    """Announces the lists of the server as changed after changes may have been missed: the host knows nothing of such a gap."""
+    """Announces all that a host knows of the server as changed, after changes may have been missed: it knows nothing of such a gap.
+
+    These are the lists, and the resources to which the client of this *state* has subscribed.
+    """
 
     capabilities: Collection[str] = ()  # for those that it hears of, the client has `on_change`
 
-    def __init__(self, announce: Announce) -> None:
+    def __init__(self, announce: Announce, state: ClientState) -> None:
         self._announce = announce
+        self._state = state
         self._connected = False
 
     def start(self, handlers: HandlerTasks) -> None:
@@ -91,6 +96,8 @@ class MissedChanges:
     async def _announce_all(self, kinds: Sequence[str]) -> None:
         for kind in kinds:
             await self._announce(f"notifications/{kind}/list_changed", {})
+        for uri in [*self._state.subscriptions]:
+            await self._announce(UPDATED, {"uri": uri})
 
 
 class Upstream:
@@ -134,7 +141,7 @@ class Upstream:
             limits=settings.limits,
             cache=False,
         )
-        self.client._state.list_watcher = MissedChanges(announce)
+        self.client._state.list_watcher = MissedChanges(announce, self.client._state)
         self.subscriptions = Subscriptions(self.client)
 
     async def request(self, method: str, params: Params, caller: HostCall) -> Params:

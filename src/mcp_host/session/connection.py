@@ -430,12 +430,15 @@ class Connection:
         return True
 
     async def _restore(self, timeouts: CallTimeouts) -> None:
-        """Subscribe again and set the log level. The server asks for the roots by itself."""
-        if self._state.list_watcher is not None:
-            self._state.list_watcher.connected(self.session.capabilities)
+        """Subscribe again and set the log level: what changes after that is heard of. The server asks for the roots by itself."""
         if self.dispatcher.require().era.listens:
             await self.subscriptions.begin()
-            return
+        else:
+            await self._ask_again(timeouts)
+        if self._state.list_watcher is not None:
+            self._state.list_watcher.connected(self.session.capabilities)
+
+    async def _ask_again(self, timeouts: CallTimeouts) -> None:
         requests: list[tuple[str, Params]] = [
             ("resources/subscribe", {"uri": uri}) for uri in self._state.subscriptions
         ]
