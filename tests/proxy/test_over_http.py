@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import httpx
 import pytest
-from anyio import fail_after
+from anyio import create_task_group, fail_after, sleep_forever, to_thread
 
 from mcp_host import Client, StreamableHttp
 from mcp_host.auth.login.loopback import has_address
-from mcp_host.errors import Unauthorized
+from mcp_host.errors import ServerError, Unauthorized
 from mcp_host.proxy import Proxy
 from mcp_host.serving.http.uvicorn_server import UvicornServer
+from mcp_host.testing import Server
 from tests.extent import on_both
 from tests.proxy.servers import Planner
 
@@ -57,6 +59,30 @@ async def test_no_body_is_read_of_a_request_that_is_not_let_in() -> None:
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"localhost")]}
     await Proxy(Planner()).asgi(token=TOKEN)(scope, receive, send)
     assert [event.get("status") for event in sent] == [401, None]
+
+
+@pytest.mark.parametrize("json_response", [False, True])
+@pytest.mark.parametrize("host", ["legacy", "modern"])
+async def test_calls_under_way_end_with_an_error_when_the_proxy_is_shut_down(host: str, json_response: bool) -> None:
+    begun, errors = threading.Event(), list[str]()  # another thread serves
+    server = Server("slow")
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        await sleep_forever()
+
+    async def call(url: str) -> None:
+        async with Client(url, era=host) as client:
+            with pytest.raises(ServerError) as ended:
+                await client.call_tool("wait")
+        errors.append(str(ended.value))
+
+    with fail_after(25):
+        async with create_task_group() as tasks, Proxy(server).http(json_response=json_response) as url:
+            tasks.start_soon(call, url)
+            await to_thread.run_sync(begun.wait, 25)
+    assert errors == ["the server is shutting down (-32603)"]
 
 
 ANY = ["other.example", "192.0.2.1"]

@@ -9,7 +9,15 @@ from weakref import ref
 import httpx
 import pytest
 from anyio import Event as Signal
-from anyio import create_task_group, current_time, fail_after, move_on_after, sleep, sleep_forever
+from anyio import (
+    create_task_group,
+    current_time,
+    fail_after,
+    move_on_after,
+    sleep,
+    sleep_forever,
+    wait_all_tasks_blocked,
+)
 from pydantic_core import from_json, to_json
 
 from mcp_host.serving.http.app import HttpApp
@@ -105,6 +113,39 @@ async def test_a_silent_response_sends_a_comment_every_15_seconds(
             tasks.cancel_scope.cancel()
 
     assert comments == pytest.approx(times)
+
+
+async def test_nothing_follows_the_error_of_a_call_that_was_under_way_when_the_app_was_closed() -> None:
+    """Though the tool returns before the client has read that error."""
+    sent: list[bytes] = []
+    begun, may_return, may_send = Signal(), Signal(), Signal()
+
+    async def wait() -> str:
+        begun.set()
+        await may_return.wait()
+        return "done"
+
+    async def send(event: Event) -> None:
+        if "body" in event:
+            await may_send.wait()
+            sent.append(event["body"])
+
+    server = Server("s")
+    server.tool(wait)
+    app, message = server.asgi(), call(1, "wait")
+    with fail_after(100):
+        async with create_task_group() as tasks:
+            tasks.start_soon(app, *post(with_meta(message), **repeated(message)), send)
+            await begun.wait()
+            await app.aclose()
+            await wait_all_tasks_blocked()
+            may_return.set()
+            await wait_all_tasks_blocked()
+            may_send.set()
+
+    [data] = [line for line in b"".join(sent).splitlines() if line.startswith(b"data: ")]
+    error = {"code": -32603, "message": "the server is shutting down"}
+    assert from_json(data.removeprefix(b"data: ")) == {"jsonrpc": "2.0", "id": 1, "error": error}
 
 
 async def test_an_asgi_server_starts_and_ends_the_app_by_lifespan() -> None:

@@ -18,7 +18,6 @@ import httpx
 import pytest
 import uvicorn
 from anyio import create_task_group
-from pydantic_core import to_json
 
 from mcp_host.serving.http.app import HttpApp
 from mcp_host.serving.http.uvicorn_server import UvicornServer, listen
@@ -207,13 +206,16 @@ async def test_a_cancelled_request_gets_no_json_response() -> None:
 
 async def test_deleting_a_session_ends_its_streams() -> None:
     async with session(asking()) as peer:
-        async with peer.stream() as events:
+        async with peer.stream() as events, peer.stream(call(1, "ask")) as calling:
+            await calling.next()
             deleted = await peer.send("DELETE")
             assert await events.rest() == []
+            last = await calling.rest()
         again = await peer.send("DELETE")
         gone = await peer.post(request(1, "ping"))
 
     assert [deleted.status, again.status, gone.status] == [204, 404, 404]
+    assert last == [{"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "the session has ended"}}]
 
 
 async def test_expired_sessions_are_404_and_a_new_one_can_begin() -> None:
@@ -222,7 +224,7 @@ async def test_expired_sessions_are_404_and_a_new_one_can_begin() -> None:
         async with peer.stream(call(1, "ask")) as events:
             await events.next()
             await server.expire_sessions()
-            assert b"result" not in to_json(await events.rest())
+            assert not {"result", "error"} & {key for message in await events.rest() for key in message}
         await server.drop_streams()  # of which there are none
         lost = await peer.post(request(2, "ping"))
         [fresh] = await (await Peer(peer.url).initialize()).ask(call(1, "echo"))

@@ -332,7 +332,7 @@ class Server:
         Functions that are suspended (since 2026-07-28) are cancelled as well.
         """
         for app in list(self._apps):
-            await app.aclose()
+            await app.lose_sessions()
 
     async def drop_streams(self, *, retry: float | None = None) -> None:
         """Cut every open HTTP response. What is sent meanwhile waits for a client that resumes.

@@ -36,6 +36,7 @@ from mcp_host.serving.subscriptions import EventLoop
 MAX_SESSIONS = 1000  # at a time: each may have a server process of its own
 SESSION_IDLE = 3600.0  # seconds without a connection; most clients end their sessions, and a killed one cannot
 
+SHUTTING_DOWN = "the server is shutting down"
 STATELESS_HEADERS = {"x-accel-buffering": "no"}  # "Servers SHOULD include" it, so that proxies do not buffer
 
 
@@ -113,9 +114,16 @@ class HttpApp:
                 await http.respond(response)
 
     async def aclose(self) -> None:
-        """End every session and request, from any task of any event loop. New ones may follow."""
+        """End every session, and every request with an error, from any task of any event loop. New ones may follow."""
+        await self._close(SHUTTING_DOWN)
+
+    async def lose_sessions(self) -> None:
+        """As `aclose`, without an answer."""
+        await self._close(None)
+
+    async def _close(self, reason: str | None) -> None:
         if self._event_loop is not None:
-            await self._event_loop.run(self._end_all)
+            await self._event_loop.run(self._end_all, reason)
             await self._service.aclose()
 
     async def drop_streams(self, retry: bytes) -> None:
@@ -123,15 +131,19 @@ class HttpApp:
         if self._event_loop is not None:
             await self._event_loop.run(self._drop_all, retry)
 
-    def _end_all(self) -> None:
+    def _end_all(self, reason: str | None) -> None:
         for endpoint in self._endpoints.values():
             endpoint.stateless.end()
             for post in endpoint.posts:
-                if post.request.method != LISTEN:
+                if post.request.method == LISTEN:
+                    continue
+                if reason is None:
                     post.scope.cancel()
+                else:
+                    post.fail(reason)
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
-            session.close()
+            session.close(reason)
 
     def _drop_all(self, retry: bytes) -> None:
         for session in self._sessions.values():

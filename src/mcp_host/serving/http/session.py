@@ -12,6 +12,7 @@ from anyio import CancelScope, current_time
 from mcp_host.concurrency.tasks import spawn_in_scope
 from mcp_host.protocol.jsonrpc import (
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     UNSUPPORTED_PROTOCOL_VERSION,
@@ -55,12 +56,16 @@ class Post:
         self._answer: Response | None = None
 
     def send(self, message: Message, related: Id | None = None) -> None:
-        if self.json_response and not isinstance(message, Success | Failure):
+        if self._answer is not None or (self.json_response and not isinstance(message, Success | Failure)):
             return
         self.stream.add(message)
         if isinstance(message, Success | Failure):
             self._answer = message
             self.stream.end()
+
+    def fail(self, reason: str) -> None:
+        """Answer with an error. Nothing is sent after that."""
+        self.send(Failure(self.request.id, INTERNAL_ERROR, reason))
 
     def response(self, headers: Mapping[str, str]) -> HttpResponse | None:
         """The response if it is no event stream: JSON, or an error before any other message that has a status."""
@@ -106,11 +111,13 @@ class HttpSession:
     def client(self) -> RemoteClient | None:
         return self._session.client
 
-    def close(self) -> None:
-        """Cancel everything, and end the streams."""
+    def close(self, reason: str | None = "the session has ended") -> None:
+        """Cancel everything, and end the streams: those of requests with an error, if there is a *reason*."""
         self._session.close()
         self.get_stream.end()
         for post in self._posts.values():
+            if reason is not None:
+                post.fail(reason)
             post.stream.end()
 
     def receive(self, message: Incoming) -> Post | None:
