@@ -7,14 +7,16 @@ from typing import Any, Literal
 
 import pytest
 
-from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingRequest
+from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingRequest, always
 from mcp_host.errors import McpError
+from mcp_host.providers import AnthropicModel
 from mcp_host.proxy import Proxy, allow_tools, ask_host
 from mcp_host.proxy.approval import HOW_TO_ALLOW
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageRequestParams, ElicitResult, TextContent, UserMessage
 from tests.extent import on_both
-from tests.proxy.servers import ERAS, Planner, model_of, text_of, through, user, visit
+from tests.providers.test_adapter import Answering
+from tests.proxy.servers import ERAS, Planner, add, model_of, text_of, through, user, visit
 
 pytestmark = on_both
 
@@ -104,6 +106,33 @@ async def test_the_proxys_own_user_is_asked_where_the_host_has_none() -> None:
     async with through(own, "legacy", elicitation=declining) as client:
         assert text_of(await client.call_tool("book")) == "decline None"
         assert text_of(await client.call_tool("pay")) == "accept"
+
+
+@each_host
+@each_server
+async def test_what_the_proxys_model_thought_before_its_calls_goes_back_to_it(host: str, server: str) -> None:
+    """The server gets none of it."""
+    heard: list[object] = []
+    thought = {"type": "thinking", "thinking": "secret", "signature": "s"}
+    called = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 2}}
+    sdk = Answering(
+        {"content": [thought, called], "model": "claude-sonnet-5", "stop_reason": "tool_use"},
+        {"content": [{"type": "text", "text": "3"}], "model": "claude-sonnet-5", "stop_reason": "end_turn"},
+    )
+    adding = Server("adding", versions=ERAS[server])
+
+    @adding.tool
+    async def ask(context: Context) -> str:
+        loop = await context.sample_loop("1 + 2?", tools=[add])
+        heard.extend(loop.messages)
+        return loop.text
+
+    model = AnthropicModel(sdk, "claude-sonnet-5")
+    async with through(Proxy(adding, sampling=Sampling(with_tools=model, approve=always)), host) as client:
+        assert text_of(await client.call_tool("ask")) == "3"
+    assert ["secret" in str(body["messages"]) for body in sdk.bodies] == [False, True]
+    assert heard
+    assert "secret" not in str(heard)
 
 
 # Approval

@@ -15,11 +15,12 @@ from anyio import create_task_group, fail_after, sleep_forever, to_thread
 from mcp_host import Client, StreamableHttp
 from mcp_host.auth.login.loopback import has_address
 from mcp_host.errors import ServerError, Unauthorized
+from mcp_host.protocol.negotiation import LEGACY_VERSIONS
 from mcp_host.proxy import Proxy
 from mcp_host.serving.http.uvicorn_server import UvicornServer
 from mcp_host.testing import Server
 from tests.extent import on_both
-from tests.proxy.servers import Planner
+from tests.proxy.servers import Planner, text_of
 
 pytestmark = on_both
 
@@ -59,6 +60,21 @@ async def test_no_body_is_read_of_a_request_that_is_not_let_in() -> None:
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"localhost")]}
     await Proxy(Planner()).asgi(token=TOKEN)(scope, receive, send)
     assert [event.get("status") for event in sent] == [401, None]
+
+
+async def test_a_result_of_10_mib_passes_whole() -> None:
+    """Over HTTP on both sides, from a server with a handshake to a host without."""
+    server, size = Server("large", versions=LEGACY_VERSIONS), 10 * 2**20
+
+    @server.tool
+    async def tides() -> str:
+        return "high low " * (size // 9 + 1)
+
+    with fail_after(60):
+        async with server.http() as of_server, Proxy(of_server).http() as url, Client(url, era="modern") as client:
+            text = text_of(await client.call_tool("tides"))
+    assert len(text) > size
+    assert text == "high low " * (len(text) // 9)
 
 
 @pytest.mark.parametrize("json_response", [False, True])

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from mcp_host import Client, ToolPins, ToolPolicy
+from mcp_host import Client, Sampling, ToolPins, ToolPolicy, always
 from mcp_host.errors import ServerError
+from mcp_host.providers import Model, Models
 from mcp_host.proxy import Proxy
-from mcp_host.testing import ScriptedPeer
+from mcp_host.testing import Context, ScriptedPeer, Server
 from tests.extent import on_both
-from tests.proxy.servers import model_of, through
+from tests.proxy.servers import ERAS, model_of, text_of, through
 
 pytestmark = on_both
 
@@ -188,3 +189,25 @@ async def test_a_server_is_told_the_models_that_stand_for_its_hosts(
             heard = {message["method"] for message in shop.peer.received if announced(message)}
             assert heard == ({"server/discover", TELLS[server]} if told else set())
             assert all(announced(message) in ({}, MODELS) for message in shop.peer.received)
+
+
+@each_server
+@each_host
+async def test_a_server_gets_the_model_that_it_names_of_those_that_it_was_told(server: str, host: str) -> None:
+    """Though its name is a part of another one's."""
+    names = ["tide-large", "tide", "tide-small"]
+    models = Models([Model(lambda request: "high", name=name) for name in names])
+    choosing = Server("choosing", versions=ERAS[server])
+
+    @choosing.tool
+    async def choose(context: Context, name: str) -> str:
+        asked: dict[str, Any] = {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}],
+            "maxTokens": 9,
+        }
+        hint = {"modelPreferences": {"hints": [{"name": name}]}}
+        return str((await context.request("sampling/createMessage", asked | hint))["model"])
+
+    proxy = Proxy(choosing, sampling=Sampling(with_tools=models, approve=always), models=names)
+    async with through(proxy, host) as client:
+        assert [text_of(await client.call_tool("choose", {"name": name})) for name in names] == names
