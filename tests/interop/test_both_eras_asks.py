@@ -41,8 +41,8 @@ IN_TIME = 30.0  # seconds for a test; each takes two at most when the machine is
 
 PAIR = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
 OFFERED = [
-    Tool(name="add", description="Add two numbers", input_schema=PAIR),
-    Tool(name="multiply", description="Multiply two numbers", input_schema=PAIR),
+    Tool(name=name, description=f"{name.capitalize()} two numbers", input_schema=PAIR)
+    for name in ("add", "multiply", *(f"keep{number}" for number in range(14)))
 ]
 
 

@@ -6,19 +6,27 @@ import json
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from anyio import fail_after, to_thread
+from anyio import CancelScope, fail_after, to_thread
 
-from mcp_host import Client, Elicitation, FormRequest, Stdio, StreamableHttp
+from mcp_host import Change, Client, Elicitation, FormRequest, Stdio, StreamableHttp
 from mcp_host.errors import ResourceNotFound, ServerError
 from mcp_host.proxy import Proxy
-from mcp_host.types import ElicitResult, ProgressNotificationParams
+from mcp_host.serving.subscriptions import UPDATED
+from mcp_host.types import (
+    BlobResourceContents,
+    ElicitResult,
+    ProgressNotificationParams,
+    ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParams,
+)
 from tests.interop.clients.rules import RuleModel
-from tests.interop.heard import Logs
+from tests.interop.heard import Changes, Logs
 from tests.interop.processes import (
     SERVERS,
     AnyTransport,
@@ -26,6 +34,7 @@ from tests.interop.processes import (
     HttpServer,
     Sdk,
     both_eras,
+    everything_command,
     free_port,
     official_client,
     running,
@@ -33,6 +42,7 @@ from tests.interop.processes import (
     tools_server,
 )
 from tests.interop.sampled import call_by_official, sampling_by
+from tests.interop.test_everything import DOCUMENT
 from tests.interop.test_official_client import MODES, OURS, expected
 from tests.interop.test_other_clients import MODERN, SINCE_2026, report
 from tests.interop.test_sampling_servers import CALLS
@@ -102,10 +112,11 @@ class Model(RuleModel):
     """Rules, and a calculation in three turns where there is a calculator."""
 
     def answer(self, params: dict[str, Any]) -> dict[str, Any]:
-        if "add" not in [tool["name"] for tool in params.get("tools", [])]:
+        tools = [tool["name"] for tool in params.get("tools", [])]
+        if "add" not in tools:
             return super().answer(params)
         turn = len(params["messages"]) // 2
-        self.asked.append(f"turn {turn}")
+        self.asked.append(f"turn {turn} with {len(tools)} tools")
         return self._text("25") if turn == len(CALCULATION) else self._calls(params, CALCULATION[turn])
 
 
@@ -213,7 +224,78 @@ async def test_a_server_gives_a_host_the_same_through_a_proxy(name: str, era: Er
             assert through == (as_of_2026(direct) if its_era != era else direct)
             await proxy.aclose()
     asked: Any = direct[-1]
-    assert ("turn 2" in asked) if REQUESTS[name] is BOTH_ERAS else asked
+    assert ("turn 2 with 16 tools" in asked) if REQUESTS[name] is BOTH_ERAS else asked
+
+
+CROSSED: list[tuple[Era, Era]] = [("legacy", "modern"), ("modern", "legacy")]
+"""The eras of the server and of the host, where the proxy has most to do."""
+
+
+def updated(uri: str) -> Change:
+    return ResourceUpdatedNotification(params=ResourceUpdatedNotificationParams(uri=uri))
+
+
+class Told:
+    """An *on_change* that keeps the changes of lists, and those of resources."""
+
+    def __init__(self, kind: str) -> None:
+        self.lists, self.updates = Changes(f"notifications/{kind}/list_changed"), Changes(UPDATED)
+
+    async def __call__(self, change: Change) -> None:
+        await self.lists(change)
+        await self.updates(change)
+
+
+@pytest.mark.parametrize(("era", "host"), CROSSED)
+async def test_a_host_cancels_and_gets_changes_and_a_result_of_10_mib_through_a_proxy(
+    sdk: Sdk, era: Era, host: Era, both_eras_http: dict[Sdk, HttpServer]
+) -> None:
+    name, told, note = f"tool-{uuid.uuid4().hex}", Told("tools"), "note://today"
+    announces = (sdk, era) != ("python", "legacy")  # there MCPServer declares no changes (2.3.0)
+
+    async def abandon(report: ProgressNotificationParams) -> None:
+        abandoned.cancel()
+
+    proxy = Proxy(StreamableHttp(both_eras_http[sdk].url), era=era)
+    with fail_after(IN_TIME):
+        async with Client(proxy, era=host, on_change=told) as client:
+            with CancelScope() as abandoned:
+                await client.call_tool("hang", {"name": name}, on_progress=abandon)
+            ended = await client.call_tool("cancellation_of", {"name": name})
+            long = await client.call_tool("repeat", {"words": "high low ", "times": 600_000})
+            await client.call_tool("offer", {"name": name})
+            if announces:
+                await told.lists.any.wait()
+                await client.subscribe_resource(note)
+                await client.call_tool("touch", {"uri": note})
+                await told.updates.any.wait()
+            listed = [tool.name for tool in await client.list_tools()]
+        await proxy.aclose()
+
+    assert ended.structured_content == {"result": name}
+    assert long.structured_content == {"result": "high low " * 600_000}  # which is there twice, also as text
+    assert name in listed
+    assert set(told.updates.kept) == ({updated(note)} if announces else set())
+
+
+@pytest.mark.parametrize("host", ["legacy", "modern"])
+async def test_server_everything_announces_changes_through_a_proxy(host: Era, mark: str) -> None:
+    told = Told("resources")
+    made = {"name": "tides.gz", "data": "data:text/plain,high%20and%20low", "outputType": "resourceLink"}
+    proxy = Proxy(Stdio(everything_command("stdio", mark)))
+    with fail_after(IN_TIME):
+        async with Client(proxy, era=host, on_change=told) as client:
+            await client.subscribe_resource(DOCUMENT)
+            await client.call_tool("toggle-subscriber-updates")
+            await told.updates.any.wait()
+            await client.call_tool("toggle-subscriber-updates")
+            await client.call_tool("gzip-file-as-resource", made)
+            await told.lists.any.wait()
+            [contents] = (await client.read_resource("demo://resource/session/tides.gz")).contents
+        await proxy.aclose()
+
+    assert set(told.updates.kept) == {updated(DOCUMENT)}
+    assert isinstance(contents, BlobResourceContents)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -18,8 +18,12 @@ const HOUR = { ttlMs: 3_600_000, cacheScope: "public" };
 
 const OPERATIONS = { add: (a, b) => a + b, multiply: (a, b) => a * b };
 const PAIR = { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] };
-const DESCRIPTIONS = { add: "Add two numbers", multiply: "Multiply two numbers" };
-const TOOLS = Object.keys(OPERATIONS).map((name) => ({ name, description: DESCRIPTIONS[name], inputSchema: PAIR }));
+const NAMES = [...Object.keys(OPERATIONS), ...Array.from({ length: 14 }, (_, number) => `keep${number}`)];
+const TOOLS = NAMES.map((name) => ({
+  name,
+  description: `${name[0].toUpperCase()}${name.slice(1)} two numbers`,
+  inputSchema: PAIR,
+}));
 
 const codec = sdk.createRequestStateCodec({ key: crypto.getRandomValues(new Uint8Array(32)), ttlSeconds: 600 });
 const cancellations = new Map(); // by the name of a call of `hang`
@@ -120,6 +124,11 @@ async function count({ to }, { mcpReq }) {
   return result(to);
 }
 
+/** Say it as often as that. */
+function repeat({ words, times }) {
+  return result(words.repeat(times));
+}
+
 /** Report that it has begun, and never end by itself. */
 async function hang({ name }, { mcpReq: { _meta, notify, signal } }) {
   const params = { progressToken: _meta?.progressToken, progress: 1 };
@@ -150,6 +159,7 @@ const TOOLBOX = [
   ["order", strings("what"), order],
   ["gather", strings("what"), gather],
   ["count", object({ to: { type: "integer" } }), count],
+  ["repeat", object({ words: { type: "string" }, times: { type: "integer" } }), repeat],
   ["hang", strings("name"), hang],
   ["cancellation_of", strings("name"), cancellationOf],
   ["measure", object({ region: { type: "string", "x-mcp-header": "Region" } }), ({ region }) => result(region)],

@@ -63,7 +63,10 @@ cancelled = defaultdict(anyio.Event)  # by the name of a call of `hang`
 
 OPERATIONS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b}
 PAIR = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
-TOOLS = [Tool(name=name, description=f"{name.capitalize()} two numbers", input_schema=PAIR) for name in OPERATIONS]
+TOOLS = [
+    Tool(name=name, description=f"{name.capitalize()} two numbers", input_schema=PAIR)
+    for name in (*OPERATIONS, *(f"keep{number}" for number in range(14)))
+]
 
 
 def wire(model) -> dict[str, Any]:
@@ -201,6 +204,12 @@ async def count(to: int, ctx: Context) -> int:
         await ctx.report_progress(step, to, f"step {step}")
         await ctx.info(f"at {step}")
     return to
+
+
+@mcp.tool()
+async def repeat(words: str, times: int) -> str:
+    """Say it as often as that."""
+    return words * times
 
 
 @mcp.tool()
