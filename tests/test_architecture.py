@@ -45,8 +45,8 @@ MAY_IMPORT = {
         *("slots", "terminal", "types"),
     },
     "providers": {
-        *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling", "server_requests"),
-        *("slots", "types"),
+        *("concurrency", "errors", "handlers", "json_schema", "limits", "protocol", "sampling", "secret"),
+        *("server_requests", "slots", "types"),
     },
     "config": {"concurrency", "errors", "handlers", "limits", "protocol", "secret", "transports"},
     "auth": {"concurrency", "errors", "handlers", "limits", "secret", "terminal", "transports", "types"},

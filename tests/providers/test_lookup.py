@@ -64,6 +64,36 @@ def test_a_missing_key_is_named_also_by_an_older_sdk(monkeypatch: pytest.MonkeyP
         model("anthropic:claude-sonnet-5")
 
 
+@pytest.mark.parametrize(
+    ("name", "sdk", "client", "arguments"),
+    [
+        ("openai:gpt-6", "openai", "AsyncOpenAI", {"api_key": "sk-test"}),
+        ("ollama:qwen4", "ollama", "AsyncClient", {"headers": {"authorization": "Bearer sk-test"}}),
+    ],
+)
+def test_a_key_that_is_passed_is_the_sdks(
+    name: str, sdk: str, client: str, arguments: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for another server, which without it gets none."""
+    made: list[dict[str, object]] = []
+
+    def make(**arguments: object) -> SimpleNamespace:
+        made.append(arguments)
+        return SimpleNamespace(responses=SimpleNamespace(create=make), chat=make)
+
+    monkeypatch.setitem(sys.modules, sdk, SimpleNamespace(**{client: make}))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    model(name, api_key="sk-test")
+
+    assert made == [arguments]
+    assert "sk-test" not in repr(made)
+
+
+def test_pydantic_ai_finds_its_keys_itself() -> None:
+    with pytest.raises(ValueError, match=r"^pydantic-ai finds its keys itself: set the environment variable of its"):
+        model("pydantic-ai:groq:llama-4", api_key="sk-test")
+
+
 KNOWN = "anthropic, openai, openai-chat, gemini, ollama, pydantic-ai"
 
 

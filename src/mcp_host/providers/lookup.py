@@ -12,6 +12,7 @@ from typing import Any
 from mcp_host.errors import excerpt, quoted
 from mcp_host.providers.adapter import ProviderModel
 from mcp_host.providers.exchange.clients import KEYS
+from mcp_host.secret import Secret, SecretValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,17 @@ class Provider:
     """Attributes of the client, one of which is set if it has a key: for an SDK that makes a client without one."""
     base_url: str = ""
     """The environment variable with the URL of another server, such as a local one, which may need no key."""
+    key_in_header: bool = False
+    """Whether the client takes a key as a header only."""
+
+
+class KeyNotFound(ValueError):
+    """No key was passed, and the SDK finds none."""
+
+    def __init__(self, provider: Provider) -> None:
+        variables = " or ".join(provider.keys)
+        super().__init__(f"the SDK {provider.package} finds no key: set the environment variable {variables}")
+        self.variables = provider.keys
 
 
 OPENAI = Provider(
@@ -61,7 +73,9 @@ PROVIDERS = {
         package="google-genai",
         keys=KEYS["gemini"],
     ),
-    "ollama": Provider(sdk="ollama", client="AsyncClient", adapter="ollama.OllamaModel", package="ollama"),
+    "ollama": Provider(
+        sdk="ollama", client="AsyncClient", adapter="ollama.OllamaModel", package="ollama", key_in_header=True
+    ),
 }
 
 PYDANTIC_AI = "pydantic-ai"
@@ -69,7 +83,7 @@ PYDANTIC_AI = "pydantic-ai"
 MIN_SIMILARITY = 0.75  # of a name and the one that is suggested; "nope" and "openai" have 0.6
 
 
-def model(name: str, /, *, retry: bool = True, **arguments: Any) -> ProviderModel:
+def model(name: str, /, *, retry: bool = True, api_key: str | None = None, **arguments: Any) -> ProviderModel:
     """The model called *name*: ``anthropic:claude-sonnet-5``, ``openai:gpt-6``, ``gemini:…`` or ``ollama:…``.
 
     ``openai:`` is OpenAI's Responses API; ``openai-chat:`` is its Chat Completions API, which many other servers speak.
@@ -78,6 +92,7 @@ def model(name: str, /, *, retry: bool = True, **arguments: Any) -> ProviderMode
     The client is made here by the provider's SDK, which has to be installed and reads its own environment variables:
     ``ANTHROPIC_API_KEY``, ``OPENAI_API_KEY``, ``OPENAI_BASE_URL``, ``GEMINI_API_KEY``, ``OLLAMA_HOST`` and so on.
     With ``OPENAI_BASE_URL``, no key is needed: a local server may work without one.
+    With *api_key*, no key of the environment is used; pydantic-ai takes none here.
     *arguments* are those of the adapter: `options`, `stream` and so on.
 
     The SDKs of Anthropic and OpenAI ask again after a failure that may pass. Before that, Anthropic's waits as long as the
@@ -89,7 +104,7 @@ def model(name: str, /, *, retry: bool = True, **arguments: Any) -> ProviderMode
     Raises:
         TypeError: *name* is not a text.
         ValueError: *name* has no known provider or no model, or the SDK finds no key. The text says what to write, or
-            which variable to set.
+            which variable to set. Or pydantic-ai gets an *api_key*.
         ImportError: The SDK is not installed. The text says how to install it.
     """
     if not isinstance(name, str):
@@ -98,8 +113,10 @@ def model(name: str, /, *, retry: bool = True, **arguments: Any) -> ProviderMode
     if not colon or not model_name or prefix not in (*PROVIDERS, PYDANTIC_AI):
         raise ValueError(_unknown_name(name, prefix if colon else ""))
     if prefix == PYDANTIC_AI:
+        if api_key is not None:  # a gateway's would reach the provider behind it
+            raise ValueError("pydantic-ai finds its keys itself: set the environment variable of its provider")
         return _pydantic_ai_model(model_name, retry=retry, **arguments)
-    client = _client(PROVIDERS[prefix])
+    client = _client(PROVIDERS[prefix], None if api_key is None else Secret(api_key))
     if not retry:
         _ask_once(client)
     module, _, adapter = PROVIDERS[prefix].adapter.partition(".")
@@ -119,12 +136,16 @@ def _unknown_name(name: str, prefix: str) -> str:
     return f"there is no provider {quoted(prefix)}{near or f': {listed}'}"
 
 
-def _client(provider: Provider) -> object:
-    """The client of the SDK, made from the environment."""
+def _client(provider: Provider, api_key: Secret | None) -> object:
+    """The client of the SDK, made from the environment, but for its key if there is an *api_key*."""
     client: object = None
     has_key = any(environ.get(key) for key in provider.keys)
-    # A local server may need no key, but the SDK requires one.
-    arguments = {"api_key": "none"} if environ.get(provider.base_url) and not has_key else {}
+    arguments: dict[str, object] = {}
+    if api_key is not None:
+        header = SecretValues({"authorization": f"Bearer {api_key}"})
+        arguments = {"headers": header} if provider.key_in_header else {"api_key": api_key}
+    elif environ.get(provider.base_url) and not has_key:
+        arguments = {"api_key": "none"}  # a local server may need none, but the SDK requires one
     try:
         client = getattr(import_module(provider.sdk), provider.client)(**arguments)
     except ImportError as exc:
@@ -134,8 +155,7 @@ def _client(provider: Provider) -> object:
             raise ValueError(f"the SDK {provider.package} makes no client: {excerpt(str(exc))}") from exc
     found = [getattr(client, name, None) for name in provider.credentials]  # older SDKs do not have all of them
     if client is None or (found and not any(found)):
-        variables = " or ".join(provider.keys)
-        raise ValueError(f"the SDK {provider.package} finds no key: set the environment variable {variables}")
+        raise KeyNotFound(provider)
     return client
 
 

@@ -25,10 +25,7 @@ from tests.sampling.asking import request
 __all__ = ["no_keys"]
 
 
-@pytest.mark.filterwarnings(  # OpenAI's SDK leaves its generators after ``[DONE]``; trio warns of it
-    "ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning"
-)
-@pytest.mark.parametrize(
+BY_NAME = pytest.mark.parametrize(
     ("name", "kind", "key", "url", "path"),
     [
         ("anthropic:claude-sonnet-5", AnthropicServer, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ""),
@@ -39,6 +36,12 @@ __all__ = ["no_keys"]
     ],
     ids=[*PROVIDERS],
 )
+
+
+@pytest.mark.filterwarnings(  # OpenAI's SDK leaves its generators after ``[DONE]``; trio warns of it
+    "ignore:Async generator '(openai|httpx2|httpcore2):ResourceWarning"
+)
+@BY_NAME
 async def test_a_model_by_its_name_asks_through_the_sdk_and_closes_its_client(
     name: str,
     kind: type[ModelServer],
@@ -62,6 +65,25 @@ async def test_a_model_by_its_name_asks_through_the_sdk_and_closes_its_client(
 
     assert [answer.text for answer in answers] == ["hi", "hi again"]
     assert "".join(shown) == "hi again"
+
+
+@BY_NAME
+async def test_a_key_that_is_passed_takes_the_place_of_that_of_the_environment(
+    name: str,
+    kind: type[ModelServer],
+    key: str,
+    url: str,
+    path: str,
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server takes its own key only; Ollama's takes any."""
+    server = serve(kind, Said(text="hi"))
+    monkeypatch.setenv(key, "another")
+    monkeypatch.setenv(url, f"{server.url}{path}")
+
+    async with model(name, api_key=server.key, stream=False) as asked:
+        assert (await asked(request())).text == "hi"
 
 
 @pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5", "pydantic-ai:anthropic:claude-sonnet-5"])
