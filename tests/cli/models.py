@@ -68,20 +68,22 @@ def fails(error: Exception, *, after: str = "") -> Turn:
 
 
 class Provider:
-    """Its model takes a turn for each request, and *requests* has them."""
+    """Its model takes a turn for each request, and *requests* has them. *api_key* is the one that it was given."""
 
     def __init__(self) -> None:
         self.requests: list[SamplingRequest] = []
+        self.api_key: str | None = None
         self._turns: list[Turn] = []
 
     def say(self, *turns: Turn) -> None:
         self._turns += turns
 
     def model(
-        self, name: str, *, retry: bool, on_delta: OnDelta = lambda delta: None
+        self, name: str, *, retry: bool, api_key: str | None, on_delta: OnDelta = lambda delta: None
     ) -> Callable[[SamplingRequest], Awaitable[CreateMessageResult]]:
         """Takes the place of `mcp_host.providers.model`."""
         assert (name, retry) == (MODEL, False)
+        self.api_key = api_key
 
         async def answer(request: SamplingRequest) -> CreateMessageResult:
             self.requests.append(request)

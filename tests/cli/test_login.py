@@ -327,7 +327,7 @@ def test_a_login_that_the_connection_needs_waits_while_a_prompt_is_typed_and_ctr
 
 async def test_a_login_waits_while_a_prompt_is_typed_and_a_prompt_waits_for_a_login_that_can_be_stopped() -> None:
     options = parse(["chat", "http://localhost/mcp", "--model", "arithmetic", "--yes"])
-    chat = Chat(partial(make_model, "arithmetic"), Transcript(StringIO(), Printer(StringIO())), options)
+    chat = Chat(partial(make_model, options), Transcript(StringIO(), Printer(StringIO())), options)
     events: list[str] = []
 
     async def log_in() -> None:

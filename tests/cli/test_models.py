@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 import pytest
 
+from mcp_host.cli.arguments import parse
 from mcp_host.cli.models import make_model
 from mcp_host.errors import ProviderError
 from mcp_host.sampling import SamplingRequest
 from mcp_host.types import CreateMessageRequestParams, UserMessage
-from tests.cli.models import MODEL, Provider, fails, refused
+from tests.cli.models import WITH_MODEL, Provider, fails, refused
 
 KEY = "sk-ant-" + "k3y" * 12
 REQUEST = SamplingRequest(
@@ -17,12 +20,12 @@ REQUEST = SamplingRequest(
 )
 
 
-async def shown(provider: Provider, failure: Exception | None) -> list[str]:
+async def shown(provider: Provider, failure: Exception | None, *argv: str) -> list[str]:
     """What the failure of the model shows, if the SDK raised *failure*."""
     error = ProviderError("anthropic", "Error", status=400, original=failure)
     provider.say(fails(error))
     lines: list[str] = []
-    model = make_model(MODEL, show=lines.append, verbose=True)
+    model = make_model(parse(["call", "http://x", "t", *WITH_MODEL, "--verbose", *argv]), show=lines.append)
     with pytest.raises(ProviderError) as caught:
         await model(REQUEST)
     assert caught.value is error
@@ -39,6 +42,16 @@ async def test_a_failure_shows_what_the_provider_says_without_the_key(
     lines = await shown(provider, RuntimeError(f"Your credit balance is too low, {key}."))
 
     assert lines == ["anthropic: RuntimeError: Your credit balance is too low, <redacted>."]
+
+
+async def test_the_key_of_a_file_is_not_shown_either(provider: Provider, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.touch(0o600)
+    file.write_text("abc123\n")
+
+    lines = await shown(provider, RuntimeError("No credit for abc123."), "--api-key-file", str(file))
+
+    assert (lines, provider.api_key) == (["anthropic: RuntimeError: No credit for <redacted>."], "abc123")
 
 
 async def test_a_failure_shows_its_cause_if_it_has_no_text_and_a_long_text_is_cut(provider: Provider) -> None:
@@ -59,7 +72,7 @@ async def test_a_provider_is_asked_again_after_30_seconds_at_most(wait: float, a
     provider.say(*[refused(429, retry_after=wait)] * 2)
     began = anyio.current_time()
     with pytest.raises(ProviderError):
-        await make_model(MODEL, show=lambda line: None)(REQUEST)
+        await make_model(parse(["call", "http://x", "t", *WITH_MODEL]), show=lambda line: None)(REQUEST)
 
     assert len(provider.requests) == asked
     assert anyio.current_time() - began == pytest.approx(wait * (asked - 1))

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from pydantic_core import from_json
 
+from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.commands import COMMANDS, SERVER, Command, examples
 from mcp_host.cli.options import NAME, OPTIONS, Options
 from mcp_host.cli.output import ExitCode, UsageError, near
@@ -68,6 +69,8 @@ CONTRADICTIONS: Sequence[tuple[Callable[[Options], object], str]] = (
      "--authorization-param is for a login in a browser: --use-device-code has no URL that takes it"),
     (lambda given: given.redirect_uri is not None and given.use_device_code,
      "--redirect-uri is for a login in a browser: --use-device-code redirects to nowhere"),
+    (lambda given: given.api_key_file is not None and (given.model is None or given.model in MODELS),
+     "--api-key-file is for a --model of a provider"),
     (lambda given: given.token_env is not None and given.http is None, "--token-env is for --http"),
     (lambda given: given.token_issuer is not None and given.http is None, "--token-issuer is for --http"),
     (lambda given: given.resource is not None and given.token_issuer is None, "--resource is for --token-issuer"),

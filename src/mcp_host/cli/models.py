@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from anyio import sleep
 
 from mcp_host.cli.arithmetic import MODELS, Model
 from mcp_host.cli.console import Console
+from mcp_host.cli.keys import key_in_file, key_in_keyring
 from mcp_host.cli.options import Options
 from mcp_host.cli.output import UsageError, print_aside, print_error
 from mcp_host.errors import CallDenied, ProviderError, excerpt, quoted
@@ -29,27 +30,37 @@ MAX_WAIT = 30.0  # seconds until the provider is asked again: after longer ones,
 DENIED = "is denied, because there is no terminal to ask in; --yes allows it"
 
 
-def make_model(
-    name: str, *, show: Callable[[str], None] = print_aside, verbose: bool = False, **options: object
-) -> Model:
-    """The model called *name*: a built-in one, or one of a provider, whose adapter gets the *options*.
+def make_model(options: Options, *, show: Callable[[str], None] = print_aside, **arguments: Any) -> Model:
+    """The model of ``--model``: a built-in one, or one of a provider, whose adapter gets the *arguments*.
 
-    If a provider wants to be asked again soon, *show* gets a line about it. With *verbose*, it also gets what the
+    If a provider wants to be asked again soon, *show* gets a line about it. With ``--verbose``, it also gets what the
     provider says of each failure: errors do not have it, because they also reach logs, and it may repeat the prompt.
+
+    It blocks while the person unlocks the keyring, so it is called before an event loop runs.
 
     Raises:
         UsageError: There is no such provider, its SDK is not installed, or it has no key.
     """
+    name, key = options.model, None
+    assert name is not None, "the caller has looked, or it is required"
     if name in MODELS:
         return MODELS[name]
-    from mcp_host.providers.lookup import model  # here, because most commands need no model
+    from mcp_host.providers.lookup import KeyNotFound, model  # here, because most commands need no model
 
+    make = partial(model, name, retry=False, **arguments)  # the SDK's retries would show nothing
+    if options.api_key_file is not None:
+        key = key_in_file(options.api_key_file)
+    made: Model
     try:
-        made: Model = model(name, retry=False, **options)  # the SDK's retries would show nothing
+        try:
+            made = make(api_key=key)
+        except KeyNotFound as exc:
+            key = key_in_keyring(exc)
+            made = make(api_key=key)
     except (ValueError, ImportError) as exc:
         raise UsageError(str(exc)) from exc
-    if verbose:
-        made = partial(_ask_and_explain, made, show)
+    if options.verbose:
+        made = partial(_ask_and_explain, made, show, key)
     return partial(_ask_again, made, show)
 
 
@@ -66,13 +77,15 @@ async def _ask_again(model: Model, show: Callable[[str], None], request: Samplin
     return await model(request)
 
 
-async def _ask_and_explain(model: Model, show: Callable[[str], None], request: SamplingRequest) -> CreateMessageResult:
-    """Ask *model*. *show* gets what the provider says of a failure, without the secrets of the environment."""
+async def _ask_and_explain(
+    model: Model, show: Callable[[str], None], key: str | None, request: SamplingRequest
+) -> CreateMessageResult:
+    """Ask *model*. *show* gets what the provider says of a failure, without its *key* and the secrets of the environment."""
     try:
         return await model(request)
     except ProviderError as exc:
         if (original := exc.original) is not None:
-            keys = [os.environ[name] for name in KEYS.get(exc.provider, ()) if os.environ.get(name)]
+            keys = [*filter(None, [key, *map(os.environ.get, KEYS.get(exc.provider, ()))])]
             said = str(original) or str(original.__cause__ or "")  # our own marks have no text
             show(f"{exc.provider}: {type(original).__name__}: {excerpt(_without_secrets(said, keys), MAX_SAID)}")
         raise

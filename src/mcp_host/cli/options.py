@@ -207,6 +207,8 @@ class Options:
     # A model
     model = Option[str | None](None, "--model", type=_model, metavar="MODEL",
         help=f"let the server use this model, and ask you each time; by default it gets none. MODEL is {MODEL_NAMES}")
+    api_key_file = Option[Path | None](None, "--api-key-file", type=Path, metavar="FILE",
+        help=f"the key of --model is in this file, which only you may read; by default it is in the environment, or else in your keyring (keyring set {NAME} ANTHROPIC_API_KEY)")
     yes = Option(False, "--yes", "-y", help="let the server use the model without asking you; arithmetic never asks")
     system = Option[str | None](None, "--system", metavar="TEXT", help="the system prompt")
     max_tokens = Option(MAX_TOKENS, "--max-tokens", type=partial(_number, "tokens"), metavar="N",

@@ -82,6 +82,38 @@ def test_a_model_without_a_key_is_an_error_of_usage() -> None:
     assert err.startswith(f"mcp-host: {problem}")
 
 
+def test_the_key_is_in_a_file(serve: Serve, tmp_path: Path) -> None:
+    api = serve(AnthropicServer, Said(text="Here I am."))
+    file = tmp_path / "key"
+    file.touch(0o600)
+    file.write_text(f"{api.key}\n")
+
+    code, out, _ = chat("--model", MODEL, "--api-key-file", str(file), ANTHROPIC_BASE_URL=api.url)
+
+    assert (code, out) == (0, "Here I am.\n")
+
+
+def test_the_key_is_in_the_keyring_where_its_own_command_has_stored_it(serve: Serve, tmp_path: Path) -> None:
+    api = serve(AnthropicServer, Said(text="Here I am."))
+    ring = {
+        "PYTHON_KEYRING_BACKEND": "tests.auth.file_keyring.FileKeyring",
+        "KEYRING_PROPERTY_FOLDER": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
+    subprocess.run(
+        [sys.executable, "-m", "keyring", "set", "mcp-host", "ANTHROPIC_API_KEY"],
+        input=f"{api.key}\n",
+        text=True,
+        env=environment(**ring),
+        timeout=IN_TIME,
+        check=True,
+    )
+
+    code, out, _ = chat("--model", MODEL, ANTHROPIC_BASE_URL=api.url, **ring)
+
+    assert (code, out) == (0, "Here I am.\n")
+
+
 def test_a_local_server_needs_no_key(serve: Serve) -> None:
     class KeylessServer(OpenAIChatServer):
         key = "none"

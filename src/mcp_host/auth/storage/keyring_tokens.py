@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import takewhile
+from types import ModuleType
 from typing import TypeVar
 
 from mcp_host.auth.errors import TokensError
@@ -138,7 +139,7 @@ class KeyringTokens:
                 self._delete(part)
 
     def _not_kept(self) -> TokensError:
-        return TokensError(f"{self._description()} does not keep what is stored in it")
+        return TokensError(f"{_description(self._keyring)} does not keep what is stored in it")
 
     def _get(self, name: str) -> str | None:
         value: str | None = self._keyring.get_password(self._service, name)
@@ -150,36 +151,53 @@ class KeyringTokens:
     def _delete(self, name: str) -> None:
         self._keyring.delete_password(self._service, name)
 
-    def _description(self) -> str:
-        return f"the keyring ({excerpt(self._keyring.get_keyring().name)})"
-
-    def _check_settings(self) -> None:
-        try:
-            self._keyring.get_keyring()
-        except Exception as exc:  # of the modules that they name
-            settings = "the settings of keyring (PYTHON_KEYRING_BACKEND, keyringrc.cfg)"
-            raise TokensError(f"{settings} name none that can be loaded: {type(exc).__name__}") from exc
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
         try:
             create_private_folder(self._lock.parent)
-            with file_lock(self._lock, wait=0):
-                self._check_settings()
-                try:
-                    yield
-                except TokensError:
-                    raise
-                except self._keyring.errors.NoKeyringError as exc:
-                    raise TokensError("this machine has no keyring that can be used: FileTokens needs none") from exc
-                except self._keyring.errors.KeyringError as exc:
-                    raise TokensError(f"{self._description()} fails: {excerpt(str(exc))}") from exc
-                except Exception as exc:  # of the system's interfaces; what is in their texts is not known
-                    raise TokensError(f"{self._description()} fails: {type(exc).__name__}") from None
+            with file_lock(self._lock, wait=0), _failures(self._keyring):
+                yield
         except LockTimeout:
             raise
         except OSError as exc:
             raise TokensError(f"the lock of the keyring in {self._lock} cannot be used: {exc.strerror or exc}") from exc
+
+
+def password(service: str, username: str) -> str | None:
+    """An entry of the keyring that the person has made, as by ``keyring set SERVICE USERNAME``. It blocks, perhaps until they unlock it.
+
+    Raises:
+        TokensError: The keyring cannot be used.
+    """
+    import keyring
+
+    with _failures(keyring):
+        found: str | None = keyring.get_password(service, username)
+    return found and Secret(found)
+
+
+@contextmanager
+def _failures(keyring: ModuleType) -> Iterator[None]:
+    """For what uses *keyring*, the library: each of its failures is a `TokensError`."""
+    try:
+        keyring.get_keyring()
+    except Exception as exc:  # of the modules that they name
+        settings = "the settings of keyring (PYTHON_KEYRING_BACKEND, keyringrc.cfg)"
+        raise TokensError(f"{settings} name none that can be loaded: {type(exc).__name__}") from exc
+    try:
+        yield
+    except TokensError:
+        raise
+    except keyring.errors.NoKeyringError as exc:
+        raise TokensError("this machine has no keyring that can be used: FileTokens needs none") from exc
+    except keyring.errors.KeyringError as exc:
+        raise TokensError(f"{_description(keyring)} fails: {excerpt(str(exc))}") from exc
+    except Exception as exc:  # of the system's interfaces; what is in their texts is not known
+        raise TokensError(f"{_description(keyring)} fails: {type(exc).__name__}") from None
+
+
+def _description(keyring: ModuleType) -> str:
+    return f"the keyring ({excerpt(keyring.get_keyring().name)})"
 
 
 def _hash(text: str) -> str:

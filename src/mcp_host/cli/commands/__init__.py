@@ -53,7 +53,7 @@ LOGIN = (
 )
 SERVER = (*LOGIN, "env", "no_login")
 SERVERS = (*SERVER, "config", "approve_servers", "ask_again")
-MODEL = ("model", "yes")
+MODEL = ("model", "api_key_file", "yes")
 
 OWN_JSON = {"json": {"help": f"{JSON}; also for an error"}}  # its spelling is that of no protocol
 OUTPUT_OF_CALL = (
@@ -157,8 +157,8 @@ COMMANDS: Mapping[str, Command] = {
     "proxy": Command(
         "be a server for a host, in front of others: it gives the host's server a model, and speaks the host's revision",
         (
-            *(*SERVERS, "model", "allow", "approve", "answer_sampling", "only", "pins", "log_file", "http"),
-            *("token_env", "token_issuer", "resource", "token_scope", "state_key_env"),
+            *(*SERVERS, "model", "api_key_file", "allow", "approve", "answer_sampling", "only", "pins", "log_file"),
+            *("http", "token_env", "token_issuer", "resource", "token_scope", "state_key_env"),
         ),
         "[NAME ...]",
         module="proxy",

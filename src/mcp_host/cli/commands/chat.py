@@ -85,16 +85,16 @@ def run(options: Options) -> Report:
         prompt = sys.stdin.read().strip()  # here, because a signal ends the command between two steps of an event loop
         if not prompt:
             raise UsageError("stdin is empty: pipe the prompt to it, or run the command at a terminal")
-        return Report(code=anyio.run(_answer, prompt, options))
+        return Report(code=anyio.run(_answer, prompt, _chat(options)))
     with suppress(ImportError):
         import readline  # noqa: F401  # importing it makes `input` edit lines, and remember them
-    opened, ended = Future[Chat](), Event()
+    chat, opened, ended = _chat(options), Future[None](), Event()
     with start_blocking_portal() as portal:
-        connection = portal.start_task_soon(_keep_open, options, opened, ended)
+        connection = portal.start_task_soon(_keep_open, chat, opened, ended)
         _wait(opened, connection)
         try:
             if opened.done():
-                _converse(opened.result(), portal)
+                _converse(chat, portal)
         finally:
             portal.call(ended.set)
             _wait(connection)
@@ -102,9 +102,13 @@ def run(options: Options) -> Report:
     return Report()
 
 
-async def _keep_open(options: Options, opened: Future[Chat], ended: Event) -> None:
-    async with _open_chat(options) as chat:
-        opened.set_result(chat)
+def _chat(options: Options) -> Chat:
+    return Chat(partial(make_model, options), Transcript(sys.stdout, Printer(sys.stderr)), options)
+
+
+async def _keep_open(chat: Chat, opened: Future[None], ended: Event) -> None:
+    async with chat.open():
+        opened.set_result(None)
         await ended.wait()
 
 
@@ -114,28 +118,9 @@ def _wait(*futures: Future[Any]) -> None:
         pass
 
 
-async def _answer(prompt: str, options: Options) -> ExitCode:
-    async with _open_chat(options) as chat:
+async def _answer(prompt: str, chat: Chat) -> ExitCode:
+    async with chat.open():
         return await chat.turn(prompt)
-
-
-@asynccontextmanager
-async def _open_chat(options: Options) -> AsyncIterator[Chat]:
-    assert options.model is not None, "it is required"
-    transcript = Transcript(sys.stdout, Printer(sys.stderr))
-    chat = Chat(partial(make_model, options.model, verbose=options.verbose), transcript, options)
-    sampling = Sampling(with_tools=chat.answer_server, approve=chat.approve)
-    pins = None if options.pins is None else ToolPins(file=options.pins, on_changed=chat.show_change)
-    async with connected(options, sampling, pins=pins, console=chat) as chat.client:
-        if sys.stdin.isatty():
-            transcript.note(f"{options.model}, with the tools of")
-            chat.show_servers(since=False)
-            transcript.note(HELP)
-        await chat.begin_prompt()
-        try:
-            yield chat
-        finally:
-            transcript.resume()
 
 
 # The person
@@ -229,7 +214,7 @@ def _may_refuse_conversation(failure: Exception) -> bool:
 
 
 class Chat(Console):
-    """A conversation. *client* is set before the first turn."""
+    """A conversation. *client* is set by `open`, before the first turn."""
 
     client: Client | ClientGroup
 
@@ -250,6 +235,23 @@ class Chat(Console):
         self._stopped = False
         self._end = ""  # how the server has ended, as the person has seen
         self._shown: dict[str, ServerStatus] = {}  # what the person has seen of each server of a file
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Connect to its servers, and close them at the end."""
+        options, transcript = self._options, self._transcript
+        sampling = Sampling(with_tools=self.answer_server, approve=self.approve)
+        pins = None if options.pins is None else ToolPins(file=options.pins, on_changed=self.show_change)
+        async with connected(options, sampling, pins=pins, console=self) as self.client:
+            if sys.stdin.isatty():
+                transcript.note(f"{options.model}, with the tools of")
+                self.show_servers(since=False)
+                transcript.note(HELP)
+            await self.begin_prompt()
+            try:
+                yield
+            finally:
+                transcript.resume()
 
     async def turn(self, prompt: str) -> ExitCode:
         """Answer *prompt*, and print what happens. Returns `ExitCode.OK` only if the answer is complete.

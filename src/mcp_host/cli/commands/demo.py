@@ -46,8 +46,7 @@ def run(options: Options) -> Report:
     Raises:
         UsageError: There is no such model.
     """
-    assert options.model is not None, "the arguments have a default for it"
-    run_async(_show, make_model(options.model), approver(options, Console()), Printer(sys.stdout))
+    run_async(_show, make_model(options), approver(options, Console()), Printer(sys.stdout))
     return Report()
 
 

@@ -51,7 +51,7 @@ def run(options: Options) -> Report:
 def _serve(options: Options, key: bytes | None) -> None:
     sampling, models = None, list[str]()
     if options.model is not None:
-        model = make_model(options.model, verbose=options.verbose)
+        model = make_model(options)
         models.append(options.model.partition(":")[2] or options.model)  # without the provider
         sampling = Sampling(with_tools=model, approve=allow_tools(*options.allow, otherwise=approver(options)))
     auth, explaining = authorization_of(options, Console())

@@ -13,6 +13,7 @@ from typing import Any, TextIO, TypeAlias, TypeVar, assert_never
 import anyio
 
 from mcp_host import types
+from mcp_host.cli.arithmetic import Model
 from mcp_host.cli.commands import COMMANDS
 from mcp_host.cli.commands.pins import blocked
 from mcp_host.cli.connection import connected
@@ -66,11 +67,11 @@ def run(options: Options) -> Report:
         UsageError: The URL or a header is invalid, or there is no such model.
         McpError: As the client does.
     """
-    return anyio.run(_run, options)
+    return anyio.run(_run, None if options.model is None else make_model(options), options)
 
 
-async def _run(options: Options) -> Report:
-    console, model = Console(), None if options.model is None else make_model(options.model, verbose=options.verbose)
+async def _run(model: Model | None, options: Options) -> Report:
+    console = Console()
     changes: list[ToolChange] = []
 
     async def keep(change: ToolChange) -> bool:
