@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar
@@ -156,3 +157,32 @@ async def test_an_error_while_leaving_an_owned_context_is_logged_and_not_raised(
         await owned.leave()
 
     assert [record.message for record in caplog.records] == ["closing a connection failed"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_in_a_task_of_a_context_ends_the_context_and_interrupts_the_program(backend: str) -> None:
+    """Trio raises it in the task that runs just then, and takes what leaves a system task for an error of its own."""
+    left: list[str] = []
+
+    async def interrupted() -> None:
+        signal.raise_signal(signal.SIGINT)
+        await checkpoint()
+
+    @asynccontextmanager
+    async def manager() -> AsyncIterator[None]:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(interrupted)
+                yield
+        finally:
+            left.append("left")
+
+    async def program() -> None:
+        with anyio.fail_after(25):
+            await OwnedContext(manager()).enter()
+            await anyio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        anyio.run(program, backend=backend)
+
+    assert left == ["left"]

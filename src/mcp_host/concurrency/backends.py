@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import cached_property, partial
+from signal import SIGINT, raise_signal
 from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
@@ -211,7 +212,14 @@ class _TrioLoop(Loop):
             self._token.run_sync_soon(callback)
 
     def spawn(self, job: Job, at_end: Callable[[], None]) -> None:
-        self._trio.lowlevel.spawn_system_task(job, name=job, context=copy_context())
+        self._trio.lowlevel.spawn_system_task(self._run, job, name=job, context=copy_context())
+
+    async def _run(self, job: Job) -> None:
+        """Ctrl-C in a task that *job* has started is for the main task: what a system task raises, trio takes for its own error."""
+        try:
+            await job()
+        except* KeyboardInterrupt:
+            raise_signal(SIGINT)  # in a system task trio hands it on
 
     def start(self, tasks: TaskGroup, job: Job, context: Context) -> None:
         context.run(tasks.start_soon, job)  # which copies the context
