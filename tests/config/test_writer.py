@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
+from errno import EEXIST
 from pathlib import Path
 from traceback import TracebackException
 from typing import Any
@@ -764,6 +765,16 @@ def test_a_new_file_is_of_this_library_whatever_is_written_into_it(tmp_path: Pat
     a, b, _ = file.servers
     assert [a.tools, b.tools] == [each.tools for each in theirs.servers]
     assert (b.enabled, b.timeout, b.oauth) == (False, 1.5, theirs.servers[1].oauth)
+
+
+def test_where_the_folder_of_the_lock_cannot_be_made_the_error_names_that_too(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("no folder")
+
+    with pytest.raises(ConfigError) as failure:
+        add_server(tmp_path / "mcp.json", "new", BARE)
+
+    assert failure.value.reason == f"it cannot be written: {os.strerror(EEXIST)} ({tmp_path / 'home'})"
+    assert not (tmp_path / "mcp.json").exists()
 
 
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:

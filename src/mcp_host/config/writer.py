@@ -20,7 +20,7 @@ from mcp_host.config.places import FoundFile, place_of
 from mcp_host.config.reader import ServersFile, check_dialect, servers_of
 from mcp_host.config.spelling import SPELLINGS, CannotWrite, Written, written
 from mcp_host.config.values import HttpServer, Input, StdioServer
-from mcp_host.errors import ConfigError, quoted
+from mcp_host.errors import ConfigError, escaped, quoted
 from mcp_host.protocol.server_names import check_server_name
 
 THERE_ALREADY = "there is one already: to replace it, pass replace=True"
@@ -210,7 +210,10 @@ def change_file(
     except ConfigError as exc:
         error = exc.with_traceback(None)  # its frames have the text of the file, as with `read_servers`
     except OSError as exc:  # `LockTimeout` is one, without a code of the system
-        error = ConfigError(f"it cannot be written: {exc.strerror or exc}", path=place.path)
+        reason = f"it cannot be written: {exc.strerror or exc}"
+        if exc.filename not in (None, str(place.path)):  # the folder of its lock, say
+            reason += f" ({escaped(str(exc.filename))})"
+        error = ConfigError(reason, path=place.path)
     raise error
 
 
