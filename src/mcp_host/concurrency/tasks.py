@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context, copy_context
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from anyio import CancelScope, create_task_group, get_cancelled_exc_class
 from anyio.abc import TaskGroup
@@ -189,6 +189,16 @@ def first(group: BaseException) -> BaseException:
     while isinstance(group, BaseExceptionGroup):
         group = group.exceptions[0]
     return group
+
+
+def reraise(error: BaseException) -> NoReturn:
+    """Raise *error*, which was in a group, with the cause and the context that it has: `raise` would set the group in their place."""
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        error.__context__ = context
+        del error, context  # the traceback refers to this frame, which must not refer to it
 
 
 def bare(exc: BaseException) -> BaseException:

@@ -13,7 +13,7 @@ from anyio import CancelScope, create_task_group, current_time, sleep_forever
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from pydantic import TypeAdapter
 
-from mcp_host.concurrency.tasks import awaited, bare
+from mcp_host.concurrency.tasks import awaited, bare, reraise
 from mcp_host.transports.in_process import Inbox, InProcess, Outbox
 
 SHUTDOWN_GRACE = 2.0  # seconds for a lifespan to end, after the client has closed
@@ -63,7 +63,7 @@ def in_process(server: SdkServer) -> InProcess:
                 finally:  # the client has closed, which ends the inbox, too
                     running.deadline = current_time() + SHUTDOWN_GRACE
         except Exception as exc:
-            raise bare(exc) from None
+            reraise(bare(exc))
 
     return InProcess(serve, name=server.name)
 

@@ -285,6 +285,26 @@ async def test_a_server_that_cannot_list_its_tools_is_named() -> None:
         assert str(error) == f"the tools of 'recorder' (tools[1]) cannot be listed: {text}"
 
 
+@on_both
+async def test_an_error_that_ends_a_loop_keeps_what_has_caused_it() -> None:
+    """Of listings side by side, and of an approver between two calls that may run side by side."""
+    defect, unlisted, undecided = KeyError("defect"), ServerError(-32000, "no index"), ValueError("no policy")
+    unlisted.__cause__ = undecided.__cause__ = defect
+
+    def approve(call: ProposedCall) -> Allow:
+        raise undecided
+
+    two = [ToolCall("refuse"), ToolCall("refuse")]
+    for error, run in (
+        (unlisted, partial(loop, ScriptedModel(), RecordingClient(error=unlisted))),
+        (undecided, partial(run_tool_loop, ScriptedModel(two), "hello", tools=[refuse], approve=approve)),
+    ):
+        with pytest.raises(type(error)) as raised:
+            await run()
+
+        assert (raised.value, raised.value.__cause__, raised.value.__context__) == (error, defect, None)
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from anyio import Event, move_on_after
 from anyio.lowlevel import checkpoint
 
-from mcp_host.concurrency.tasks import HandlerTasks, first
+from mcp_host.concurrency.tasks import HandlerTasks, first, reraise
 from mcp_host.errors import ProviderError
 from mcp_host.providers.exchange.texts import Pieces, ReadablePieces
 from mcp_host.sampling.request import SamplingRequest
@@ -145,7 +145,7 @@ class _Progress:
                 if waiting.cancelled_caught:
                     logger.warning("the server does not take the progress of an answer in time; it lacks the end")
         except ExceptionGroup as group:
-            raise first(group) from None
+            reraise(first(group))
 
     async def _run(self) -> None:
         characters = 0

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from anyio import CancelScope, create_task_group, current_time, move_on_after
 
 from mcp_host.concurrency.backends import cancellations
-from mcp_host.concurrency.tasks import awaited, first
+from mcp_host.concurrency.tasks import awaited, first, reraise
 from mcp_host.errors import (
     CallDenied,
     ConnectionClosed,
@@ -433,7 +433,7 @@ class _Loop:
                     decided = await self._decide(use, problems) if index < MAX_CALLS else _too_many()
                     tasks.start_soon(self._run, index, use, decided)
         except BaseExceptionGroup as group:  # of `permit`
-            raise first(group.subgroup(Exception) or group) from None
+            reraise(first(group.subgroup(Exception) or group))
 
     async def _decide(self, use: ToolUseContent, problems: Mapping[str, str]) -> CallToolResult | None:
         """The result of *use* if it is not to run. Meanwhile the time of the loop stands still: a person may be deciding."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from anyio import create_task_group
 from pydantic_core import to_json
 
-from mcp_host.concurrency.tasks import awaited, first
+from mcp_host.concurrency.tasks import awaited, first, reraise
 from mcp_host.errors import McpError, excerpt, quoted
 from mcp_host.functions import AnyFunction, FunctionTool
 from mcp_host.handlers import check_callable
@@ -157,7 +157,7 @@ async def _read_all(tools: Sequence[LoopTool], *, timeout: float, caller: object
             for place, tool in enumerate(tools):
                 tasks.start_soon(fill, place, tool)
     except BaseExceptionGroup as group:
-        raise first(group) from None
+        reraise(first(group))
     return read
 
 
