@@ -13,6 +13,7 @@ from mcp_host.testing import Context, ScriptedPeer
 from mcp_host.types import ImageContent, PromptReference, TextContent
 from tests.extent import on_both
 from tests.proxy.servers import ERAS, PICTURE, Planner, model_of, text_of, through, user
+from tests.testing import raw
 
 pytestmark = on_both
 
@@ -176,3 +177,31 @@ async def test_the_extensions_of_the_server_are_declared_to_the_host(server: str
 
     async with through(Proxy(ScriptedPeer(script), era=server), host) as client:
         assert client.server_capabilities.extensions == extensions
+
+
+@pytest.mark.parametrize("host", ["legacy", "modern"])
+@pytest.mark.parametrize("server", ["legacy", "modern"])
+async def test_what_a_server_says_of_itself_in_unknown_members_passes(server: str, host: str) -> None:
+    """But what is of one connection."""
+    info, own = {"name": "s", "version": "0"}, "io.modelcontextprotocol/"
+    said = {"capabilities": {"x": {"a": 1}}, "x": {"a": [None]}, "_meta": {"test/key": 1, f"{own}protocolVersion": "x"}}
+    of_era: dict[str, Any] = {
+        "legacy": {"protocolVersion": "2025-11-25", "serverInfo": info, "ttlMs": 5, "resultType": "x"},
+        "modern": {"supportedVersions": ["2026-07-28"], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"},
+    }
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.reply(await peer.receive(), said | of_era[server])
+        await Event().wait()
+
+    proxy = Proxy(ScriptedPeer(script), era=server)
+    async with raw.connect(proxy, lenient=True) as connection:
+        if host == "legacy":
+            result = await connection.initialize(capabilities={})
+        else:
+            await connection.send(raw.with_meta(raw.request(1, "server/discover"), {}))
+            result = (await connection.receive())["result"]
+    await proxy.aclose()
+    meta = {key: value for key, value in result["_meta"].items() if key != f"{own}serverInfo"}
+    assert (result["capabilities"], result["x"], meta) == ({"x": {"a": 1}}, {"a": [None]}, {"test/key": 1})
+    assert ("protocolVersion" in result, result.get("ttlMs", 0)) == (host == "legacy", 0)

@@ -71,6 +71,8 @@ class Relay(Service):
     peer: Peer | None = None
     declared: Params = field(default_factory=dict)
     """The capabilities of the server, once there is a connection to it."""
+    described: Params | None = None
+    """What else the server has said of itself, then."""
     upstreams: dict[Key, Upstream] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
     """Of connecting and closing."""
@@ -146,6 +148,9 @@ class Relay(Service):
 
     def capabilities(self) -> Params:
         return self.declared
+
+    def others(self) -> Params:
+        return self.described or {}
 
     def check(self, method: str) -> None:
         """The server itself refuses what it does not have."""
@@ -258,6 +263,7 @@ class Relay(Service):
         self.info = upstream.server_info()
         self.instructions = upstream.client.instructions
         self.declared = upstream.capabilities()
+        self.described = upstream.others()
 
     def _key(self, client: RemoteClient) -> Key:
         plain: Key = (client.stateless, answers_of(client.capabilities), b"")

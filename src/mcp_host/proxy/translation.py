@@ -92,7 +92,7 @@ def check_params(method: str, params: Params) -> None:
 
 
 def params_upstream(params: Params) -> Params:
-    """The params of a host's request for the server."""
+    """The params of a host's request for the server. What the server says of itself is passed on in the same way."""
     meta = params.get("_meta")
     if not isinstance(meta, dict):
         return params

@@ -230,9 +230,17 @@ class Upstream:
         """What the host gets to see of the server's capabilities."""
         received = self.client.server_capabilities.to_wire()
         declared = capabilities_downstream(received, stateless=self.stateless, host_stateless=self._host.stateless)
-        kept = {name: value for name, value in declared.items() if is_writable({name: value})}
-        if len(kept) < len(declared):
-            logger.warning("%s: some of its capabilities are left out: %s", self._settings.shown_name, UNWRITABLE)
+        return self._writable("capabilities", declared)
+
+    def others(self) -> Params | None:
+        """What the server says when it is connected to that no revision names. None if it is nothing."""
+        others = self.client._lifetime.session.others
+        return None if others is None else self._writable("members", params_upstream(others))
+
+    def _writable(self, what: str, members: Params) -> Params:
+        kept = {name: value for name, value in members.items() if is_writable({name: value})}
+        if len(kept) < len(members):
+            logger.warning("%s: some of its %s are left out: %s", self._settings.shown_name, what, UNWRITABLE)
         return kept
 
     def server_info(self) -> Implementation:

@@ -95,6 +95,10 @@ class Service(ABC):
     def capabilities(self) -> dict[str, Any]:
         """The capabilities to declare."""
 
+    def others(self) -> Params:
+        """What else the client is told when it connects: members that no revision names, and ``_meta``."""
+        return {}
+
     @abstractmethod
     def find(self, method: str, params: Params, client: RemoteClient) -> Params | Handler:
         """The result of a request, or the function that answers it.

@@ -128,4 +128,4 @@ class Session:
         wire = client.write(result)
         if self._service.relays:  # with those that came after the revision, such as extensions
             wire["capabilities"] = self._service.capabilities()
-        return wire
+        return {**self._service.others(), **wire}

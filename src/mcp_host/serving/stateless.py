@@ -135,7 +135,7 @@ class Stateless:
             capabilities=ServerCapabilities.from_wire(self._service.capabilities()),
             **given(instructions=self._service.instructions),
         )
-        return self._complete(DISCOVER, discovered.to_wire())
+        return self._complete(DISCOVER, {**self._service.others(), **discovered.to_wire()})
 
     async def _listen(self, call: ReceivedRequest, wanted: SubscriptionFilter) -> Params:
         """Acknowledge, and keep the subscription open until the server ends it."""

@@ -58,6 +58,11 @@ INITIALIZED_WAIT = 1.0  # seconds, but at most a third of `connect_timeout`: not
 PROBE_SILENCE = 2.0  # seconds after the server's first sign of life: a legacy server "may never answer" the probe
 START = 10.0  # seconds for that first sign; a package that has to be downloaded says so on stderr well before
 
+NAMED = frozenset({"protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"}).union(
+    {"resultType", "ttlMs", "cacheScope"}
+)
+"""The members of the results of `initialize` and `server/discover`."""
+
 
 class Connector:
     """Makes one *attempt* to begin a connection."""
@@ -171,6 +176,7 @@ class Connector:
             sampling=features.sampling_session(era, self._state.name, result.server_info, offers),
             elicitation_share=features.elicitation_share(),
             middleware=self._state.middleware,
+            others=_others(reply.result),
         )
 
     async def notify_initialized(self, session: Session) -> None:
@@ -365,11 +371,21 @@ class Connector:
             sampling=features.sampling_session(era, self._state.name, info, self._attempt.offers),
             elicitation_share=features.elicitation_share(),
             middleware=self._state.middleware,
+            others=_others(discovered),
         )
 
     def _modern(self, version: str) -> Modern:
         capabilities = self._state.features.capabilities(self._attempt.offers)
         return Modern.for_client(version, self._state.client_info.to_wire(), capabilities)
+
+
+def _others(result: Params) -> Params | None:
+    """The members of a *result* of connecting that no revision names, and its ``_meta`` without the name of the server."""
+    others = {name: value for name, value in result.items() if name not in NAMED}
+    meta = others.pop("_meta", None)
+    if isinstance(meta, dict) and (kept := {key: value for key, value in meta.items() if key != SERVER_INFO}):
+        others["_meta"] = kept
+    return others or None
 
 
 def _mentioning(error: McpError, method: str, other: McpError | None) -> McpError:

@@ -138,6 +138,8 @@ class Session:
     sampling: SamplingSession | None
     elicitation_share: SemaphoreShare | None
     middleware: MiddlewareStack | None = None
+    others: Params | None = None
+    """What the server said in members that our types do not name, and in ``_meta``. None if it is nothing."""
 
     async def answer(
         self,
