@@ -12,7 +12,6 @@ from anyio import sleep
 
 from mcp_host.cli.arithmetic import MODELS, Model
 from mcp_host.cli.console import Console
-from mcp_host.cli.keys import key_in_file, key_in_keyring
 from mcp_host.cli.options import Options
 from mcp_host.cli.output import UsageError, print_aside, print_error
 from mcp_host.errors import CallDenied, ProviderError, excerpt, quoted
@@ -45,7 +44,8 @@ def make_model(options: Options, *, show: Callable[[str], None] = print_aside, *
     assert name is not None, "the caller has looked, or it is required"
     if name in MODELS:
         return MODELS[name]
-    from mcp_host.providers.lookup import KeyNotFound, model  # here, because most commands need no model
+    from mcp_host.cli.keys import key_in_file, key_in_keyring  # here, because most commands need no model
+    from mcp_host.providers.lookup import KeyNotFound, model
 
     make = partial(model, name, retry=False, **arguments)  # the SDK's retries would show nothing
     if options.api_key_file is not None:
