@@ -484,7 +484,8 @@ async def test_a_session_is_not_touched_by_what_other_sessions_say_of_its_reques
 
         async def wait() -> None:
             ended = await http.post("/mcp", content=to_json(call(5, "wait", arguments={})), headers=mine)
-            assert [each.get("id") for each in of_response(ended)] == []
+            error = {"code": -32603, "message": "the session has ended"}
+            assert of_response(ended) == [{"jsonrpc": "2.0", "id": 5, "error": error}]
 
         tasks.start_soon(wait)
         await planner.started.wait()
