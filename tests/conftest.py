@@ -7,21 +7,18 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from inspect import unwrap
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis.errors import StopTest
 
-from mcp_host import Stdio
 from mcp_host.concurrency import backends
 from tests import spec
 from tests.clock import Pauses, with_adjustable_clock, with_fake_clock
 from tests.extent import backends_of
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
-from tests.transports.children import LATE
 
 settings.register_profile("any machine", deadline=None)  # how long an example takes is the machine's
 settings.load_profile("any machine")
@@ -30,13 +27,9 @@ __all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for he
 
 
 def pytest_configure() -> None:
-    """A program that a shell starts in the background ignores SIGINT, and so do its children: tests interrupt some.
-
-    However busy the machine is, a server's output is read to its end, which its exit code follows.
-    """
+    """A program that a shell starts in the background ignores SIGINT, and so do its children: tests interrupt some."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    unwrap(Stdio._open).__kwdefaults__ |= {"output_grace": LATE, "exit_grace": LATE}  # `TimedStdio` has shorter ones
 
 
 def pytest_collection_finish() -> None:

@@ -16,12 +16,13 @@ from mcp_host.cli import main
 from mcp_host.errors import ConnectFailed, ConnectionClosed
 from mcp_host.middleware import AnyRequest, CallNext, ClientRequest
 from mcp_host.testing import ScriptedPeer
+from mcp_host.transports._process.child import GRACE
 from mcp_host.transports.base import Channel, Transport
 from tests.client.support import connected, ended_by_closing
 from tests.clock import advance
 from tests.extent import on_both
 from tests.faults.processes import ended
-from tests.transports.children import LATE, TimedStdio, counted, python
+from tests.transports.children import TimedStdio, counted, python
 
 LIVES_FOR_ONE_CALL = "discovered()\nreply(read(), text(str(start)))\nsys.exit(1)"
 
@@ -153,8 +154,8 @@ async def test_after_a_crash_both_errors_name_what_starts_the_server_again_unles
     """With restart=False the application has decided that, so there is nothing to tell it."""
     for name, (body, restart, says, exit_code, runs_again) in CRASHES.items():
         with subtests.test(name):
-            wait = 0.05 if body == CLOSES else LATE
-            server = TimedStdio(python(body, hands=DISCOVERED not in body), restart=restart, exit_grace=wait)
+            grace = 0.05 if body == CLOSES else GRACE
+            server = TimedStdio(python(body, hands=DISCOVERED not in body), restart=restart, grace=grace)
             async with connected(server) as client:
                 errors = await in_flight_and_later(client)
 

@@ -17,7 +17,7 @@ BRIEF = Limits(close_timeout=0.6)  # a third of it for each step of a shutdown
 
 def client_of(body: str, *, hands: bool = True, limits: Limits = BRIEF, **options: Any) -> Client:
     """A client of the server that is *body*, after the handshake unless told otherwise."""
-    of_transport = ("env", "on_stderr", "restart", "output_grace", "exit_grace", "grace", "read_size")
+    of_transport = ("env", "on_stderr", "restart", "output_grace", "grace", "read_size")
     mine = {name: options.pop(name) for name in of_transport if name in options}
     return Client(TimedStdio(python(body, hands=hands), **mine), limits=limits, **options)
 

@@ -23,7 +23,7 @@ PROMPT = 25.0  # seconds, on a busy machine, for what `BRIEF` allows far less
     "ending", ["sys.exit(1)", "os.kill(os.getpid(), signal.SIGKILL)", "os.close(1); time.sleep(60)"]
 )
 async def test_closing_does_not_raise_the_failure_of_a_process(ending: str) -> None:
-    client = Client(TimedStdio(server(f"read()\n{ending}"), exit_grace=0.05), era="legacy", limits=BRIEF)
+    client = Client(TimedStdio(server(f"read()\n{ending}"), grace=0.05), era="legacy", limits=BRIEF)
     await client.connect()
     with pytest.raises(ConnectionClosed):
         await client.call_tool("x")

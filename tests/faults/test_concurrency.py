@@ -79,7 +79,7 @@ async def test_errors_are_raised_bare_and_cancel_no_task(case: str) -> None:
     async with (
         standing("http", **served)
         if isinstance(served, dict)
-        else nullcontext(TimedStdio(served, exit_grace=0.05)) as transport
+        else nullcontext(TimedStdio(served, grace=0.05)) as transport
     ):
         with pytest.raises(McpError) as caught:
             async with Client(transport, era="legacy") as client:

@@ -338,7 +338,7 @@ async def test_a_server_that_closes_its_stdout_ends_the_connection_and_is_ended(
     body = "read(); print(os.getpid(), file=sys.stderr, flush=True); os.close(1); time.sleep(60)"
     pids: list[str] = []
 
-    async with client_of(body, on_stderr=pids.append, exit_grace=0.05) as client:
+    async with client_of(body, on_stderr=pids.append, grace=0.05) as client:
         with fail_after(SOON):
             with pytest.raises(ConnectionClosed, match="has closed its end of the connection"):
                 await says(client)
@@ -370,7 +370,7 @@ async def test_a_server_that_closes_its_stdin_fails_later_requests_and_may_still
     async def call() -> None:
         assert await says(client) == "ok"
 
-    async with client_of(body, on_log=on_log, roots=[], exit_grace=0.05) as client, create_task_group() as tasks:
+    async with client_of(body, on_log=on_log, roots=[], grace=0.05) as client, create_task_group() as tasks:
         tasks.start_soon(call)
         await closed.wait()
         with pytest.raises(ConnectionClosed, match="has closed its end of the connection") as request:

@@ -12,9 +12,7 @@ from textwrap import dedent
 from mcp_host import Limits, Stdio
 from mcp_host.transports._process.child import GRACE
 from mcp_host.transports._process.posix import ReadEnd
-from mcp_host.transports.stdio import StdioChannel
-
-LATE = 20.0  # seconds that a busy machine may take between the end of a server's output and its exit
+from mcp_host.transports.stdio import OUTPUT_GRACE, StdioChannel
 
 PREAMBLE = """
 import json, os, signal, subprocess, sys, time
@@ -53,14 +51,13 @@ def text(value):
 class TimedStdio(Stdio):
     """Whose channels wait so many seconds, and read so many bytes at once."""
 
-    output_grace: float = field(default=LATE, kw_only=True)
-    exit_grace: float = field(default=LATE, kw_only=True)
+    output_grace: float = field(default=OUTPUT_GRACE, kw_only=True)
     grace: float = field(default=GRACE, kw_only=True)
     read_size: int | None = field(default=None, kw_only=True)
 
     @asynccontextmanager
     async def open(self, limits: Limits) -> AsyncIterator[StdioChannel]:
-        async with self._open(limits, output_grace=self.output_grace, exit_grace=self.exit_grace) as channel:
+        async with self._open(limits, output_grace=self.output_grace) as channel:
             channel._child = replace(channel._child, grace=self.grace)
             if self.read_size is not None:
                 stdout = channel._child.stdout

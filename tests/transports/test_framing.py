@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_host.errors import ConnectionClosed
 from mcp_host.limits import Limits
 from mcp_host.protocol.jsonrpc import Incoming, Raw
-from mcp_host.transports._process.child import OnChunk
+from mcp_host.transports._process.child import GRACE, OnChunk
 from mcp_host.transports._process.stderr import Stderr
 from mcp_host.transports.stdio import LineBuffer, LongLine, StdioChannel
 from tests.clock import stepping, stopped, turns_of
@@ -25,7 +25,7 @@ class Pipes:
 
     def __init__(self, chunk: bytes) -> None:
         self.stdin = self.stdout = self.process = self
-        self.exit_code, self.turns = 0, 0
+        self.exit_code, self.turns, self.grace = 0, 0, GRACE
         self._chunk = chunk
 
     async def read_all(self, on_chunk: OnChunk) -> None:

@@ -48,7 +48,6 @@ LINES_QUOTED = (
 )
 MAX_NOISE = 5_000  # lines on stdout before the first message: no banner, and no log of starting, is so long
 MAX_WRITE = 64 * 1024  # bytes: queued lines are written together, up to a pipe's usual capacity
-EXIT_GRACE = 0.5  # seconds, after its output has ended, for the process to exit
 
 OnLost: TypeAlias = Callable[[ConnectionClosed], None]
 
@@ -154,20 +153,12 @@ class Stdio:
         return self._open(limits)
 
     @asynccontextmanager
-    async def _open(
-        self, limits: Limits, *, output_grace: float = OUTPUT_GRACE, exit_grace: float = EXIT_GRACE
-    ) -> AsyncIterator[StdioChannel]:
+    async def _open(self, limits: Limits, *, output_grace: float = OUTPUT_GRACE) -> AsyncIterator[StdioChannel]:
         command = self._arguments[0], *map(Secret, self._arguments[1:])
         child = await start(command, SecretValues(self.env or {}), self.cwd, server=self._host_name)
         async with create_task_group() as tasks:
-            channel = StdioChannel(
-                self._host_name or self.name,
-                child,
-                Stderr(self.on_stderr),
-                limits,
-                output_grace=output_grace,
-                exit_grace=exit_grace,
-            )
+            name, stderr = self._host_name or self.name, Stderr(self.on_stderr)
+            channel = StdioChannel(name, child, stderr, limits, output_grace=output_grace)
             tasks.start_soon(channel.write_queued)
             tasks.start_soon(channel.read_stderr)
             tasks.start_soon(channel.end_when_closed, limits.close_timeout)
@@ -211,7 +202,6 @@ class StdioChannel:
         limits: Limits,
         *,
         output_grace: float = OUTPUT_GRACE,
-        exit_grace: float = EXIT_GRACE,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._clock = clock
@@ -220,7 +210,6 @@ class StdioChannel:
         self._stderr = stderr
         self._max_message = limits.max_message
         self._output_grace = output_grace
-        self._exit_grace = exit_grace
         self._writer = LineWriter(child.stdin, limit=limits.max_outbox, stall_timeout=limits.stall_timeout)
         self._given_up: ConnectionClosed | None = None
         """Why we have ended the server."""
@@ -326,10 +315,10 @@ class StdioChannel:
             with self._reading:
                 await self._child.stdout.read_all(partial(self._read, buffer, receive))
             if self._reading.cancel_called:
-                await self._child.stop(self._exit_grace)
+                await self._child.stop(self._child.grace)
             tasks.cancel_scope.cancel()
         list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
-        exited = await self._child.exits_within(self._exit_grace)
+        exited = await self._child.exits_within(self._child.grace)
         if exited:  # stderr is read in turns, too, and its last lines say why
             with CancelScope(deadline=min(tasks.cancel_scope.deadline, current_time() + self._output_grace)):
                 await self._stderr_ended.wait()
@@ -406,9 +395,9 @@ class StdioChannel:
 
     async def _write_failed(self, failure: ConnectionClosed) -> ConnectionClosed:
         """The error for a line that was not written: that of the process, which explains the broken pipe."""
-        exited = await self._child.exits_within(self._exit_grace)
+        exited = await self._child.exits_within(self._child.grace)
         if exited:  # the session must know before its caller does
-            with move_on_after(self._output_grace + self._exit_grace):
+            with move_on_after(self._output_grace + self._child.grace):
                 await self._listened.wait()
         closed = self._closed(exited=exited)
         closed.may_have_run = failure.may_have_run

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, move_on_after
 from anyio.abc import Process
 
-GRACE = 2.0  # seconds for each gentle step of a shutdown
+GRACE = 2.0  # seconds for each gentle step of a shutdown, and for a server that has closed a pipe to exit
 LINES_PER_TICK = 256  # lines, after which other tasks run: one read may bring a hundred thousand
 
 PIPE_ERRORS = (OSError, ValueError, BrokenResourceError, ClosedResourceError)  # the second for a closed file
