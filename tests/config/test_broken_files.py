@@ -74,6 +74,12 @@ STRUCTURE: list[tuple[str, str | bytes, str]] = [
      "settings.json: context_servers must be an object with a server under each name, not true or false"),
     ("config.toml", "mcp_servers = 1",
      "config.toml: mcp_servers must be an object with a server under each name, not a number"),
+    (".vscode/mcp.json", '{"servers": []}',
+     ".vscode/mcp.json: servers must be an object with a server under each name, not a list"),
+    (".vscode/mcp.json", '{"mcp": {"servers": "a"}}',
+     ".vscode/mcp.json: mcp.servers must be an object with a server under each name, not text"),
+    ("opencode.json", '{"mcp": "a"}', "opencode.json: mcp must be an object with a server under each name, not text"),
+    ("config.yaml", "extensions: [a]", "config.yaml: extensions must be an object with a server under each name, not a list"),
     ("mcp.json", '{"command": "npx", "args": ["-y", "x"]}',
      'mcp.json: it is one server without a name: write {"mcpServers": {"NAME": {...}}}'),
     ("mcp.json", '{"mcpservers": {"a": {"command": "a"}}}', "mcp.json: there are no servers in it: it has none of "
@@ -205,6 +211,39 @@ def test_a_server_that_cannot_be_used_says_why_and_the_others_of_its_file_stay(
             assert list(errors(path)) == [f"{path}: server 'a': {sentence}"]
             if not name.endswith("toml"):
                 assert read_servers(beside).servers[1].problem is None
+
+
+def test_where_a_host_has_nothing_but_servers_each_entry_is_one(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """Read as no servers, it would stop those that run when the file is watched."""
+    for name, text, dialect, expected in (
+        (
+            ".vscode/mcp.json",
+            '{"servers": {"disabled": true}}',
+            None,
+            ["disabled: it must be an object, not true or false"],
+        ),
+        (".vscode/mcp.json", '{"servers": {"a": {"cwd": "/"}}}', None, ["a: it has neither a command nor a URL"]),
+        ("settings.json", '{"mcp": {"servers": {"a": "b"}}}', "vscode", ["a: it must be an object, not text"]),
+        ("opencode.json", '{"mcp": {"a": ["b"]}}', None, ["a: it must be an object, not a list"]),
+        ("opencode.json", '{"mcp": {"servers": "b"}}', None, ["servers: it must be an object, not text"]),
+        ("opencode.json", '{"mcp": {"servers": {"command": ["b"]}}}', None, ["servers: None"]),
+        ("opencode.json", '{"mcp": {"servers": {"a": {"command": ["b"]}}}}', None, ["a: None"]),
+        ("config.yaml", "extensions:\n  a: b", None, ["a: it must be an object, not text"]),
+        (".vscode/mcp.json", '{"servers": {}, "mcpServers": {"a": {"command": "b"}}}', None, ["a: None"]),
+        (".vscode/mcp.json", '{"servers": {}, "mcp": {"allowed": "a"}, "extensions": ["a"]}', None, []),
+        (".gemini/settings.json", '{"mcp": {"allowed": ["a"]}, "servers": "a", "extensions": {"a": true}}', None, []),
+        (
+            ".gemini/settings.json",
+            '{"mcp": {"a": "b"}, "mcpServers": {"a": {"command": "b"}}}',
+            "mcp-host",
+            ["a: None"],
+        ),
+        ("config.yaml", "extensions:\nmcp: a", None, []),
+    ):
+        with subtests.test(text):
+            file = read_servers(written(tmp_path, name, text), dialect=dialect)
+
+            assert ([f"{each.name}: {each.problem}" for each in file.servers], file.warnings) == (expected, ())
 
 
 @saturated

@@ -21,7 +21,7 @@ from mcp_host.errors import ConfigError, excerpt, quoted
 from mcp_host.secret import Secret
 
 SERVERS_ONLY = frozenset({"mcpServers", "context_servers", "mcp_servers"})
-"""Keys that have servers in every file. Others are of many programs: what is under them has to look like servers."""
+"""Keys that have servers in every file. Others are of many programs: in the file of another one, what is under them has to look like servers."""
 TRANSPORT_KEYS = ("command", "cmd", "url", "httpUrl", "serverUrl", "uri", "type", "transport", "source")
 """Keys of which every server has one."""
 
@@ -137,9 +137,10 @@ class _File:
 
     def _find(self, dialect: str | None, by_path: str | None) -> tuple[str, ...] | None:
         """Where the servers are. None: a settings file has none."""
-        expected = DIALECTS[dialect or by_path or GENERIC].at
+        host = dialect or by_path or GENERIC
+        expected = DIALECTS[host].at
         possible = expected if dialect else (*expected, *DIALECTS[GENERIC].at)
-        found = [at for at in dict.fromkeys(possible) if self._has_servers(at)]
+        found = [at for at in dict.fromkeys(possible) if self._has_servers(at, host)]
         found = found or [at for at in possible if at and self._is_empty(at)]
         if not found:
             self._check_none(expected, may_have_none=by_path is not None and dialect in (None, by_path))
@@ -154,15 +155,15 @@ class _File:
         self.warnings += [f"{quoted(name)} is there more than once: the last one is taken" for name in names]
         return taken
 
-    def _has_servers(self, at: tuple[str, ...]) -> bool:
+    def _has_servers(self, at: tuple[str, ...], host: str) -> bool:
         servers = member(self._data, at)
         if servers is None:
             return False
-        if at and at[-1] in SERVERS_ONLY:
+        if at and (at[-1] in SERVERS_ONLY or at in _servers_only(host)):
             if not isinstance(servers, dict):
                 reason = f"{_dotted(at)} must be an object with a server under each name, not {kind_of(servers)}"
                 raise ConfigError(reason, path=self._path)
-            return True
+            return at[-1] in SERVERS_ONLY or bool(servers)
         return isinstance(servers, dict) and any(
             isinstance(server, dict) and any(key in server for key in TRANSPORT_KEYS) for server in servers.values()
         )
@@ -222,6 +223,12 @@ class _File:
         except Unreadable as exc:
             reason = str(exc)
         raise ConfigError(reason, path=self._path)
+
+
+def _servers_only(host: str) -> list[tuple[str, ...]]:
+    """Where the files of *host* have servers and nothing else. Of two places, one within the other, the inner one may be a server."""
+    places = () if host == GENERIC else DIALECTS[host].at
+    return [at for at in places if not any(at[:depth] in places for depth in range(1, len(at)))]
 
 
 def _detect(at: tuple[str, ...] | None, servers: Mapping[str, Any], by_path: str | None) -> str:
