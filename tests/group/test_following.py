@@ -104,6 +104,29 @@ async def test_servers_are_enabled_and_disabled_as_the_file_says(project: Path) 
     assert seen.of("b") == ["connecting", "down"]
 
 
+async def test_what_the_application_has_disabled_or_removed_stays_so_when_its_entry_changes(project: Path) -> None:
+    """And what it has enabled: until the file itself enables, disables or adds it."""
+    seen, changed = Seen(), {**DOWN, "args": ["-v"]}
+    path = written(project / "mcp.json", {"a": DOWN, "b": DOWN, "c": {**DOWN, "disabled": True}, "d": DOWN})
+    async with following(path, on_status=seen) as (group, change):
+        await group.disable("a")
+        await group.remove("b")
+        await group.enable("c")
+        await group.disable("d")
+        await change(a=running(), b=changed, c={**changed, "disabled": True}, d={**changed, "disabled": True})
+        found = states(group)
+        assert found.pop("c") != "disabled"
+        assert found == {"a": "disabled", "d": "disabled"}
+        await seen.until("c", "down", times=2)
+        assert (await group.enable("a")).state == "ready"  # as the file has it now
+        await change(a=running(), d=DOWN)
+        await seen.until("d", "down", times=2)
+        await change(a=running(), b=changed, d=DOWN)
+        await seen.until("b", "down", times=2)
+
+    assert seen.of("c") == ["connecting", "down", "connecting", "down", "disabled"]
+
+
 SLOW = """
 waiting = []
 while True:
@@ -221,8 +244,7 @@ async def test_servers_of_the_application_are_not_touched(project: Path, caplog:
         assert states(group) == {"mine": "ready", "a": "ready", "c": "down", "d": "down"}
         assert "'mine' is not started: the group has a server 'mine' already" in caplog.text
         await change(b={**DOWN, "args": ["-v"]})
-        await seen.until("b", "down", times=2)
-        assert states(group) == {"b": "down", "mine": "ready", "a": "ready"}
+        assert states(group) == {"mine": "ready", "a": "ready"}
 
 
 async def test_what_has_changed_while_the_group_was_closed_is_taken_when_it_is_opened(project: Path) -> None:

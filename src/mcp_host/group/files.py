@@ -29,8 +29,8 @@ class Difference:
     """What has changed between two readings of the files. All other servers are the same."""
 
     removed: tuple[str, ...] = ()
-    started: tuple[FileServer, ...] = ()
-    """Those that are new or have changed."""
+    added: tuple[FileServer, ...] = ()
+    changed: tuple[str, ...] = ()
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
 
@@ -40,7 +40,8 @@ def difference(old: Mapping[str, FileServer], new: Mapping[str, FileServer]) -> 
     same = {name for name, server in new.items() if name in old and _obeyed(server.entry) == _obeyed(old[name].entry)}
     return Difference(
         removed=tuple(name for name in old if name not in new),
-        started=tuple(server for name, server in new.items() if name not in same),
+        added=tuple(server for name, server in new.items() if name not in old),
+        changed=tuple(name for name in new if name in old and name not in same),
         enabled=tuple(name for name in new if name in same and new[name].enabled > old[name].enabled),
         disabled=tuple(name for name in new if name in same and new[name].enabled < old[name].enabled),
     )

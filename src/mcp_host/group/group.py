@@ -218,9 +218,11 @@ class ClientGroup:
         HTTP that want it; *tokens* keeps what comes of it, by default in memory.
 
         With *watch*, the group follows the files while it is open: it adds, removes, enables and disables servers as they say, and replaces
-        one whose entry changes, with the question for consent as at the start. Calls in flight have *grace* seconds. All else stays as it
-        is; so does everything while a file cannot be read, with a line in `warnings`. True needs the extra ``mcp-host[watch]``. An async
-        function ``(paths, changed) -> None`` in its place awaits ``changed()`` after a change, until it is cancelled.
+        one whose entry changes, with the question for consent as at the start. Calls in flight have *grace* seconds. What you enable,
+        disable or remove yourself stays so when its entry changes, until the file enables or disables it, or its entry goes and comes
+        again. All else stays as it is; so does everything while a file cannot be read, with a line in `warnings`. True needs the extra
+        ``mcp-host[watch]``. An async function ``(paths, changed) -> None`` in its place awaits ``changed()`` after a change, until it
+        is cancelled.
 
         Raises:
             ConfigError: A file cannot be read, or there are no servers in it.
@@ -483,9 +485,9 @@ class ClientGroup:
             raise NotConnected(NOT_OPEN)
         return self._tasks
 
-    def _new_member(self, name: str, server: ServerOptions | FileServer) -> Member:
+    def _new_member(self, name: str, server: ServerOptions | FileServer, *, enabled: bool | None = None) -> Member:
         try:
-            return Member(name, server, self._clients, self._changes)
+            return Member(name, server, self._clients, self._changes, enabled=enabled)
         except (TypeError, ValueError) as exc:
             exc.args = (f"the server {quoted(name)}: {exc}",)
             raise
@@ -495,19 +497,19 @@ class ClientGroup:
             member.start(self._require_open(), self._context)
 
     def _apply(self, changed: Difference) -> None:
-        """Change the servers as the files have changed. Those that the application has replaced stay."""
+        """Change the servers as the files have changed. What the application has added, replaced or removed stays so."""
         assert self._files is not None, "they are followed"
         tasks, grace = self._require_open(), self._files.grace
         for name in changed.removed:
             if (member := self._members.from_file(name)) is not None:
                 self._members.remove(member)
                 tasks.start_soon(member.disable, grace)
-        for server in changed.started:
-            self._start_from_file(server, grace)
+        for server in changed.added:
+            self._add_from_file(server)
         for name, server in self._files.servers.items():
             if (member := self._members.from_file(name)) is not None:
-                if member.asks_about_other(server):
-                    self._start_from_file(server, grace)
+                if name in changed.changed or member.asks_about_other(server):
+                    self._replace_from_file(member, server, grace)
                 elif name in changed.disabled:
                     tasks.start_soon(member.disable, grace)
                 elif name in changed.enabled and not member.running:
@@ -515,18 +517,19 @@ class ClientGroup:
                 member.file_server = server  # what it says may have changed all the same
         self._members.sort(self._files.servers)
 
-    def _start_from_file(self, server: FileServer, grace: float) -> None:
-        """Start a server that a file has changed or brought."""
-        new, old = self._new_member(server.entry.name, server), self._members.from_file(server.entry.name)
+    def _add_from_file(self, server: FileServer) -> None:
+        new = self._new_member(server.entry.name, server)
         try:
-            if old is None:
-                self._members.add(new)
-            else:
-                self._members.replace(new)
-                self._require_open().start_soon(partial(old.disable, grace, quiet=True))
+            self._members.add(new)
         except ValueError as exc:  # the application has added one
             logger.warning("%s is not started: %s", quoted(new.name), exc)
             return
+        self._start(new)
+
+    def _replace_from_file(self, old: Member, server: FileServer, grace: float) -> None:
+        new = self._new_member(old.name, server, enabled=old.enabled_in(server))
+        self._members.replace(new)
+        self._require_open().start_soon(partial(old.disable, grace, quiet=True))
         self._start(new)
 
     async def _started(self, member: Member) -> ServerStatus:

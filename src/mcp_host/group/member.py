@@ -73,9 +73,17 @@ class Member:
     A call runs in ``with member``, which raises `NotConnected` if it is not ready.
     """
 
-    def __init__(self, name: str, server: ServerOptions | FileServer, clients: Clients, changes: StatusChanges) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: ServerOptions | FileServer,
+        clients: Clients,
+        changes: StatusChanges,
+        *,
+        enabled: bool | None = None,
+    ) -> None:
         self.name = name
-        self.enabled = server.enabled
+        self.enabled = server.enabled if enabled is None else enabled
         self.file_server = None if isinstance(server, ServerOptions) else server
         """What its file says of it; None if the application has added it."""
         self.client: Client | None = None
@@ -226,6 +234,12 @@ class Member:
         if self.file_server is None or self.status.state != "needs_consent":
             return False
         return self.file_server.entry.digest != server.entry.digest
+
+    def enabled_in(self, server: FileServer) -> bool:
+        """Whether it is enabled when its file says *server* of it: as it is now, unless the file has changed that."""
+        if self.file_server is None or self.file_server.enabled != server.enabled:
+            return server.enabled
+        return self.enabled
 
     async def agree(self, proposed: ProposedServer) -> None:
         """Remember that a person has agreed to *proposed*.
