@@ -242,9 +242,19 @@ async def test_servers_of_the_application_are_not_touched(project: Path, caplog:
         await change(mine=DOWN, a={**DOWN, "args": ["-v"]}, b=DOWN, c=DOWN, d=DOWN)
         await seen.until("d", "down")
         assert states(group) == {"mine": "ready", "a": "ready", "c": "down", "d": "down"}
-        assert "'mine' is not started: the group has a server 'mine' already" in caplog.text
-        await change(b={**DOWN, "args": ["-v"]})
+        warning = "'mine' of a file is left out: the server 'mine' of the application is used"
+        assert group.warnings == [warning, warning.replace("mine", "a")]
+        assert warning in caplog.text
+        await change(b={**DOWN, "args": ["-v"]}, mine=DOWN)
         assert states(group) == {"mine": "ready", "a": "ready"}
+        assert group.warnings == [warning]
+        await group.remove("mine")
+        await change(mine={**DOWN, "args": ["-v"]})
+        assert (states(group), group.warnings) == ({"a": "ready"}, [])
+        await change(a=DOWN)
+        await change(mine=DOWN)
+        await seen.until("mine", "down")
+        assert states(group) == {"mine": "down", "a": "ready"}
 
 
 async def test_what_has_changed_while_the_group_was_closed_is_taken_when_it_is_opened(project: Path) -> None:

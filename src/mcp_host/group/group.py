@@ -220,9 +220,10 @@ class ClientGroup:
         With *watch*, the group follows the files while it is open: it adds, removes, enables and disables servers as they say, and replaces
         one whose entry changes, with the question for consent as at the start. Calls in flight have *grace* seconds. What you enable,
         disable or remove yourself stays so when its entry changes, until the file enables or disables it, or its entry goes and comes
-        again. All else stays as it is; so does everything while a file cannot be read, with a line in `warnings`. True needs the extra
-        ``mcp-host[watch]``. An async function ``(paths, changed) -> None`` in its place awaits ``changed()`` after a change, until it
-        is cancelled.
+        again. Of two servers of one name yours is used, with a line in `warnings`; once you remove it, the file's is added when its
+        entry goes and comes again. All else stays as it is; so does everything while a file cannot be read, with a line in `warnings`.
+        True needs the extra ``mcp-host[watch]``. An async function ``(paths, changed) -> None`` in its place awaits ``changed()``
+        after a change, until it is cancelled.
 
         Raises:
             ConfigError: A file cannot be read, or there are no servers in it.
@@ -461,7 +462,8 @@ class ClientGroup:
     @property
     def warnings(self) -> list[str]:
         """What went wrong without failing anything, one sentence each, server by server."""
-        of_files = [] if self._files is None else self._files.warnings
+        files = self._files
+        of_files = [] if files is None else [*files.warnings, *self._members.left_out(files.servers)]
         return [*of_files, *chain.from_iterable(member.all_warnings for member in self._members)]
 
     async def set_roots(self, roots: Sequence[RootLike]) -> None:
@@ -518,12 +520,11 @@ class ClientGroup:
         self._members.sort(self._files.servers)
 
     def _add_from_file(self, server: FileServer) -> None:
-        new = self._new_member(server.entry.name, server)
-        try:
-            self._members.add(new)
-        except ValueError as exc:  # the application has added one
-            logger.warning("%s is not started: %s", quoted(new.name), exc)
+        if left_out := self._members.left_out([server.entry.name]):
+            logger.warning("%s", *left_out)
             return
+        new = self._new_member(server.entry.name, server)
+        self._members.add(new)
         self._start(new)
 
     def _replace_from_file(self, old: Member, server: FileServer, grace: float) -> None:

@@ -66,6 +66,15 @@ class Members:
         member = self.by_name.get(name)
         return None if member is None or member.file_server is None else member
 
+    def left_out(self, names: Iterable[str]) -> list[str]:
+        """A sentence for each of these servers of files in whose place one of the application is used."""
+        used = {name: self.by_prefix.get(server_prefix(name)) for name in names}
+        return [
+            f"{quoted(name)} of a file is left out: the server {quoted(member.name)} of the application is used"
+            for name, member in used.items()
+            if member is not None and member.file_server is None
+        ]
+
     def owner_of(self, name: str) -> Member:
         """The server of the tool or prompt *name*. Raises `CallerError` if it is of none."""
         if not isinstance(name, str):
