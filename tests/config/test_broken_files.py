@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_host.config import DIALECTS, read_servers
 from mcp_host.config.fields import KEYS, OAUTH_KEYS
 from mcp_host.config.formats.documents import MAX_FILE
-from mcp_host.config.formats.yaml_text import MAX_YAML, TOO_LARGE
+from mcp_host.config.formats.yaml_text import MAX_YAML, TOO_LARGE, UNKNOWN_TAG
 from mcp_host.errors import ConfigError
 from tests.config.described import ANSWERS, ENVIRONMENT, written
 from tests.extent import saturated
@@ -52,6 +52,10 @@ SYNTAX: list[tuple[str, str | bytes, str]] = [
     ("config.yaml", "a: 1\n---\nb: 2\n", "config.yaml, line 2, column 1: but found another document"),
     ("config.yaml", "a: *s3cret\n", "config.yaml, line 1, column 4: found undefined alias"),
     ("config.yaml", "a: !s3!cret 1\n", "config.yaml, line 1, column 4: found undefined tag handle"),
+    ("config.yaml", "a: !s3cret\n", f"config.yaml, line 1, column 4: {UNKNOWN_TAG}"),
+    ("config.yaml", "a:\n- !include b.yaml\n", f"config.yaml, line 2, column 3: {UNKNOWN_TAG}"),
+    ("config.yaml", "!s3cret a: 1\n", f"config.yaml, line 1, column 1: {UNKNOWN_TAG}"),
+    ("config.yaml", "a: !!binary eA==\n", f"config.yaml, line 1, column 4: {UNKNOWN_TAG}"),
     ("config.yaml", "a: 1\nb: \x07\n", "config.yaml, line 2, column 4: special characters are not allowed"),
     ("config.yaml", "a: " + "[" * 500, "config.yaml: it nests too deeply"),
     ("config.yaml", "#" * (MAX_YAML + 1), f"config.yaml: it has more than {MAX_YAML} characters, too many for YAML"),

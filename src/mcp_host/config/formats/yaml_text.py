@@ -17,9 +17,11 @@ MAX_NODES = 100_000  # values of a YAML file: aliases may repeat one a million t
 MAX_CHARACTERS = 4 * MAX_YAML  # of these values, likewise
 TOO_LARGE = f"with its aliases it has more than {MAX_NODES} values, or than {MAX_CHARACTERS} characters"
 NEEDS_YAML = "reading YAML needs PyYAML: pip install 'mcp-host[yaml]'"
+UNKNOWN_TAG = "the tag is unknown: text that begins with ! must be in quotes"
 
 _NAME = re.compile(r"\b(alias|tag handle) .*", re.DOTALL)
 """What a message of PyYAML repeats of the file: a password without quotes may begin with ``*`` or ``!``."""
+_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map"))
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
@@ -64,6 +66,7 @@ class _Values:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise _TooLarge
+        _check_tag(node)
         if isinstance(node, yaml.ScalarNode):
             text = self._counted(node.value)
             return text if node.style else _CONSTANTS.get(text.lower(), text)
@@ -79,6 +82,7 @@ class _Values:
 
     def _name(self, key: Node) -> str:
         """The name of a member, as it is written."""
+        _check_tag(key)
         return self._counted(key.value) if isinstance(key.value, str) else str(self.of(key))
 
     def _counted(self, text: str) -> str:
@@ -86,3 +90,10 @@ class _Values:
         if self._characters > MAX_CHARACTERS:
             raise _TooLarge
         return text
+
+
+def _check_tag(node: Node) -> None:
+    import yaml
+
+    if node.tag not in _TAGS:  # it is not repeated, see `_NAME`
+        raise yaml.MarkedYAMLError(problem=UNKNOWN_TAG, problem_mark=node.start_mark)
