@@ -226,10 +226,31 @@ def test_of_two_servers_with_one_name_that_of_the_narrower_scope_is_taken(tmp_pa
     }
     lost = [("a", "project", "local"), ("a", "user", "local"), ("b", "user", "project"), ("c", "user", "managed")]
     lost += [("d", "later", "user"), ("x", "unknown", "project"), ("e", "unknown", "later")]
+
+    def where(file: str) -> str:
+        scope = {"later": " (user)", "unknown": ""}.get(file, f" ({file})")
+        return f"{tmp_path}/{file}.json{scope}"
+
     assert list(warnings) == [
-        f"'{name}' is not taken from {tmp_path}/{file}.json: it is taken from {tmp_path}/{other}.json"
-        for name, file, other in lost
+        f"'{name}' is not taken from {where(file)}: it is taken from {where(other)}" for name, file, other in lost
     ]
+
+
+def test_a_file_that_is_given_twice_is_taken_once_and_two_parts_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    """Claude Code has the servers of the user, and those of each project, in one file."""
+    servers = {"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}
+    path = written(tmp_path, ".claude.json", json.dumps({**servers, "projects": {"/p": servers}}))
+    user = FoundFile(path, "claude-code", "user")
+    local = FoundFile(path, "claude-code", "local", ("projects", "/p"))
+
+    taken, twice = merge_servers(map(read_servers, [user, user]))
+    _, parts = merge_servers(map(read_servers, [user, local]))
+
+    assert taken == read_servers(user).servers
+    assert twice == (f"{path} is given more than once: its servers are taken once",)
+    assert parts == tuple(
+        f"'{name}' is not taken from {path} (user): it is taken from {path} (local)" for name in ("a", "b")
+    )
 
 
 def test_each_place_is_of_a_dialect_that_exists() -> None:

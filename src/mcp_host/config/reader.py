@@ -103,10 +103,15 @@ def merge_servers(files: Iterable[ServersFile]) -> tuple[tuple[ServerEntry, ...]
     for file in sorted(files, key=lambda file: order.get(file.scope, len(order))):
         for server in file.servers:
             first = taken.setdefault(server.name, server)
-            if first is not server:
-                paths = f"{excerpt(str(server.source.path))}: it is taken from {excerpt(str(first.source.path))}"
-                warnings.append(f"{quoted(server.name)} is not taken from {paths}")
-    return tuple(taken.values()), tuple(warnings)
+            if first is server:
+                continue
+            if first.source == server.source:
+                path = excerpt(str(server.source.path))
+                warnings.append(f"{path} is given more than once: its servers are taken once")
+            else:
+                places = f"{_place(server.source)}: it is taken from {_place(first.source)}"
+                warnings.append(f"{quoted(server.name)} is not taken from {places}")
+    return tuple(taken.values()), tuple(dict.fromkeys(warnings))
 
 
 class _File:
@@ -256,6 +261,11 @@ def _forms(value: object) -> Iterator[Form]:
     elif isinstance(value, dict | list):
         for child in value.values() if isinstance(value, dict) else value:
             yield from _forms(child)
+
+
+def _place(source: Source) -> str:
+    """A file, with the scope that decides which of two is taken. Claude Code has servers of several in one file."""
+    return excerpt(str(source.path)) + ("" if source.scope is None else f" ({source.scope})")
 
 
 def _repeated(data: object) -> tuple[str, ...]:
