@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from mcp_host.errors import ConnectionClosed
-from mcp_host.group import ClientGroup
+from mcp_host.group import ClientGroup, ServerOptions
 from mcp_host.group.following import NEEDS_WATCHFILES, watch_files, watcher
 from mcp_host.testing import ScriptedPeer
 from tests.extent import on_both
@@ -138,6 +138,18 @@ while True:
         while waiting and request["params"]["name"] == "answer":
             reply(waiting.pop(), text("done"))
 """
+
+
+async def test_a_server_that_is_disabled_as_it_is_replaced_is_reported_so(project: Path) -> None:
+    seen = Seen()
+    path = written(project / "mcp.json", {"a": DOWN, "b": DOWN})
+    async with following(path, on_status=seen) as (group, change):
+        await change(a={**DOWN, "args": ["-v"], "disabled": True}, b=DOWN)
+        await group.replace("b", ServerOptions(Node("x"), enabled=False))
+        await seen.until("a", "disabled")
+        await seen.until("b", "disabled")
+        assert states(group) == {"a": "disabled", "b": "disabled"}
+        assert seen.of("a") == seen.of("b") == ["connecting", "down", "disabled"]
 
 
 async def test_calls_in_flight_of_a_server_that_changes_have_the_grace(

@@ -359,7 +359,7 @@ class ClientGroup:
         old, new = self._members.get(name), self._new_member(name, _options(server))
         self._members.replace(new)
         self._start(new)
-        await old.disable(grace, quiet=True)
+        await old.disable(grace, quiet=new.enabled)
         return await self._answered(new)
 
     async def enable(self, name: str) -> ServerStatus:
@@ -530,7 +530,7 @@ class ClientGroup:
     def _replace_from_file(self, old: Member, server: FileServer, grace: float) -> None:
         new = self._new_member(old.name, server, enabled=old.enabled_in(server))
         self._members.replace(new)
-        self._require_open().start_soon(partial(old.disable, grace, quiet=True))
+        self._require_open().start_soon(partial(old.disable, grace, quiet=new.enabled))
         self._start(new)
 
     async def _started(self, member: Member) -> ServerStatus:
