@@ -337,7 +337,7 @@ class SlowlyClosing(Node):
                 await self.may_close.wait()
 
 
-async def test_a_change_that_is_read_while_the_group_is_closed_is_nothing(project: Path) -> None:
+async def test_a_change_that_is_read_while_the_group_is_closed_is_taken_when_it_is_opened(project: Path) -> None:
     changes, node = Changes(), SlowlyClosing()
     path = written(project / "mcp.json", {"a": DOWN})
     with anyio.fail_after(200):
@@ -350,7 +350,11 @@ async def test_a_change_that_is_read_while_the_group_is_closed_is_nothing(projec
             await changes.tell()
             node.may_close.set()
 
-    assert list(group.status()) == ["a", "mine"]
+        assert list(group.status()) == ["a", "mine"]
+        changes.following = anyio.Event()
+        async with group:
+            await changes.following.wait()
+            assert list(group.status()) == ["b", "mine"]
 
 
 async def test_a_group_that_follows_a_file_and_is_dropped_is_closed(project: Path) -> None:

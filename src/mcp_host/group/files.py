@@ -84,8 +84,11 @@ class GroupFiles:
         """What is wrong in the files outside of their servers, and why the last reading failed."""
         return self._warnings if self._problem is None else [*self._warnings, self._problem]
 
-    async def follow(self, apply: Callable[[Difference], None]) -> None:
-        """Read the files now and after each change, and *apply* what has changed, until this is cancelled."""
+    async def follow(self, apply: Callable[[Difference], bool]) -> None:
+        """Read the files now and after each change, and *apply* what has changed, until this is cancelled.
+
+        What it returns False for has changed no server: it counts when the group is opened again.
+        """
         if self._watch is None:
             return
         try:
@@ -96,7 +99,7 @@ class GroupFiles:
             logger.error("the files of servers are not followed any more", exc_info=error)
             self._problem = f"the files of servers are not followed any more: {type(error).__name__}: {error}"
 
-    async def _read_again(self, apply: Callable[[Difference], None]) -> None:
+    async def _read_again(self, apply: Callable[[Difference], bool]) -> None:
         """Read the files. If one cannot be read, because an editor is writing it, say, no server changes."""
         try:
             servers, self._warnings = await as_async(partial(self._read, again=True), argument="read")()
@@ -108,7 +111,8 @@ class GroupFiles:
             return
         self._problem = None
         last, self.servers = self.servers, servers
-        apply(difference(last, servers))
+        if not apply(difference(last, servers)):
+            self.servers = last
 
     def _paths(self) -> list[Path]:
         return [file.path if isinstance(file, FoundFile) else Path(file) for file in self._files]

@@ -756,10 +756,12 @@ async def _open(members: Members, changes: StatusChanges) -> AsyncIterator[TaskG
             tasks.cancel_scope.cancel()  # with it, servers that were being removed
 
 
-def _apply(group: ref[ClientGroup], changed: Difference) -> None:
+def _apply(group: ref[ClientGroup], changed: Difference) -> bool:
     found = group()
-    if found is not None and found._tasks is not None:  # else it was dropped, or is being closed
-        found._apply(changed)
+    if found is None or found._tasks is None:  # it was dropped, or is being closed
+        return False
+    found._apply(changed)
+    return True
 
 
 def _options(server: Connectable | ServerOptions) -> ServerOptions:
