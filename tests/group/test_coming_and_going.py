@@ -122,6 +122,27 @@ async def test_calls_in_flight_have_the_grace_that_the_host_gives_and_new_ones_a
 
 
 @in_no_time
+async def test_all_that_give_a_server_grace_end_with_its_last_call() -> None:
+    node, ended = Node("x"), list[float]()
+    node.answers = anyio.Event()
+
+    async def go(way: str) -> None:
+        await GOING[way](group, 20)
+        ended.append(anyio.current_time())
+
+    async with opened({"a": node}) as group, anyio.create_task_group() as tasks:
+        tasks.start_soon(group.call_tool, "a__x")
+        await node.calling.wait()
+        began = anyio.current_time()
+        for way in ("disable", "remove"):
+            tasks.start_soon(go, way)
+            await settled()
+        node.answers.set()
+
+    assert ended == pytest.approx([began, began], abs=0.01)
+
+
+@in_no_time
 async def test_while_a_server_ends_its_tools_are_gone_and_a_new_one_takes_calls(subtests: pytest.Subtests) -> None:
     for way, go in GOING.items():
         old = Node("x", name="old")

@@ -167,8 +167,8 @@ class Member:
         run.stopped = True
         try:
             with move_on_after(grace):
-                while self._calls:
-                    self._idle = Event()
+                if self._calls:
+                    self._idle = self._idle or Event()  # another task may wait, too
                     await self._idle.wait()
         finally:
             run.scope.cancel()
@@ -343,6 +343,7 @@ class Member:
         self._calls -= 1
         if self._idle is not None and not self._calls:
             self._idle.set()
+            self._idle = None
         if exc is None:
             self._useful = True
         elif _may_be_gone(exc):
