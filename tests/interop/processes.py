@@ -17,6 +17,7 @@ from typing import Literal, Self, TypeAlias
 import coverage
 
 from mcp_host import Stdio, StreamableHttp
+from tests.interop.clients.rules import CALCULATION
 
 CACHE = Path(os.environ.get("MCP_INTEROP", ""))
 PYTHON = str(CACHE / "python" / "bin" / "python")
@@ -102,10 +103,13 @@ def sampling_server(version: int, kind: str, transport: str, port: int, mark: st
     return [python_with(version), str(SERVERS / "sampling.py"), kind, transport, str(port), mark]
 
 
-def sampled_by_official_client(version: int, server: str | list[str], mode: str, kind: str, calls: object) -> list[str]:
-    """The command for the client of that *version* of the official SDK, with a model of rules."""
+def sampled_by(package: str, version: int, server: str | list[str], mode: str, kind: str, calls: object) -> list[str]:
+    """The command for a client of others, with a model of rules."""
     where = server if isinstance(server, str) else json.dumps(server)
-    return [python_with(version), str(CLIENTS / "sampled.py"), where, mode, kind, json.dumps(calls)]
+    if package == "typescript":
+        script, sdk = str(CLIENTS / "sampled.mjs"), str(_package("sdk"))
+        return ["node", script, sdk, where, json.dumps(CALCULATION), json.dumps(calls)]
+    return [python_with(version), str(CLIENTS / "sampled.py"), package, where, mode, kind, json.dumps(calls)]
 
 
 def host_to_check(package: str, version: int, capabilities: str, revision: str, url: str) -> list[str]:

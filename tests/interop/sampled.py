@@ -14,9 +14,9 @@ from mcp_host.errors import ServerError
 from mcp_host.types import CreateMessageResult
 from tests.interop.clients.rules import RuleModel
 from tests.interop.heard import texts
-from tests.interop.processes import Era, sampled_by_official_client
+from tests.interop.processes import Era, sampled_by
 
-IN_TIME = 60.0  # seconds for one connection and its calls, which take three; fastmcp alone is imported in two
+IN_TIME = 90.0  # seconds for one connection and its calls, which take three; fastmcp alone is imported in two
 
 Where: TypeAlias = str | list[str]
 """The URL of a server, or the command that starts one."""
@@ -62,10 +62,12 @@ async def _outcome(client: Client, name: str, arguments: dict[str, Any]) -> obje
     return result.structured_content
 
 
-async def call_by_official(version: int, where: Where, era: Era, declared: Declared, calls: Calls) -> dict[str, object]:
-    """The same, by the client of that *version* of the SDK, as another process."""
+async def call_by_official(
+    version: int, where: Where, era: Era, declared: Declared, calls: Calls, *, package: str = "sdk"
+) -> dict[str, object]:
+    """The same, by the client of that *version* of the SDK or of another *package*, as another process."""
     mode = "legacy" if era == "legacy" else "auto"
-    command = sampled_by_official_client(version, where, mode, declared, calls)
+    command = sampled_by(package, version, where, mode, declared, calls)
 
     def run() -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, timeout=IN_TIME, check=False)

@@ -102,23 +102,6 @@ ONE_ERA = {"python-v1", "everything"}
 
 SERVED: list[tuple[str, Era]] = [(name, era) for name in REQUESTS for era in ("legacy", "modern")]
 
-CALCULATION: list[list[tuple[str, dict[str, Any]]]] = [
-    [("add", {"a": 2, "b": 3}), ("multiply", {"a": 4, "b": 5})],
-    [("add", {"a": 5, "b": 20})],
-]
-
-
-class Model(RuleModel):
-    """Rules, and a calculation in three turns where there is a calculator."""
-
-    def answer(self, params: dict[str, Any]) -> dict[str, Any]:
-        tools = [tool["name"] for tool in params.get("tools", [])]
-        if "add" not in tools:
-            return super().answer(params)
-        turn = len(params["messages"]) // 2
-        self.asked.append(f"turn {turn} with {len(tools)} tools")
-        return self._text("25") if turn == len(CALCULATION) else self._calls(params, CALCULATION[turn])
-
 
 async def fill_in(request: FormRequest) -> ElicitResult:
     fields: Any = request.requested_schema["properties"]
@@ -130,7 +113,7 @@ async def visit(request: object) -> ElicitResult:
     return ElicitResult(action="accept")
 
 
-async def seen(server: AnyTransport | Proxy, era: Era, name: str, model: Model, *, samples: bool) -> list[object]:
+async def seen(server: AnyTransport | Proxy, era: Era, name: str, model: RuleModel, *, samples: bool) -> list[object]:
     """What a host gets from the server called *name*: each answer, the progress, the log. It has the model if it *samples*."""
     answers: list[object] = []
     wanted = None if era == "modern" and name in ONE_ERA else LOGGED.get(name)
@@ -216,9 +199,9 @@ async def test_a_server_gives_a_host_the_same_through_a_proxy(name: str, era: Er
     """The proxy's model answers as that of the host would."""
     its_era = "legacy" if name in ONE_ERA else era
     with fail_after(IN_TIME):
-        direct = await seen(StreamableHttp(urls[name]), its_era, name, Model(), samples=True)
+        direct = await seen(StreamableHttp(urls[name]), its_era, name, RuleModel(), samples=True)
         for samples in (True, False):
-            model = Model()
+            model = RuleModel()
             proxy = Proxy(StreamableHttp(urls[name]), sampling=sampling_by(model, "none" if samples else "tools"))
             through = await seen(proxy, era, name, model, samples=samples)
             assert through == (as_of_2026(direct) if its_era != era else direct)
@@ -303,8 +286,8 @@ async def test_the_command_between_two_pipes_gives_the_same(era: Era, mark: str)
     server = both_eras("typescript", "stdio", 0, mark)
     between = Stdio([sys.executable, "-m", "mcp_host", "proxy", "--", *server])
     with fail_after(IN_TIME):
-        direct = await seen(Stdio(server), era, "typescript", Model(), samples=True)
-        assert await seen(between, era, "typescript", Model(), samples=True) == direct
+        direct = await seen(Stdio(server), era, "typescript", RuleModel(), samples=True)
+        assert await seen(between, era, "typescript", RuleModel(), samples=True) == direct
 
 
 @pytest.mark.parametrize(("version", "era"), [(1, "legacy"), (2, "modern")])
@@ -320,6 +303,69 @@ async def test_a_model_of_the_proxy_samples_for_an_official_client(
 
     server = SamplingServer(2, "fastmcp", "modern")
     assert samples_seen({"outcomes": outcomes, "asked": model.asked}) == expected_of_samples(server, "tools")
+
+
+HOSTS: list[tuple[str, int, Era, Sdk]] = [
+    ("sdk", 1, "legacy", "python"),
+    ("sdk", 2, "legacy", "typescript"),
+    ("sdk", 2, "modern", "typescript"),
+    ("fastmcp", 2, "legacy", "python"),
+    ("fastmcp", 2, "modern", "typescript"),
+    ("typescript", 1, "legacy", "python"),
+]
+"""Clients of others, with a server that is asked in the other era: MCPServer announces no changes in the legacy one."""
+
+TIMES = 582_000
+"""A text that is there twice, also as structured content, in almost 10 MiB. The TypeScript SDK reads no longer line."""
+
+TOO_LONG = "SSE stream failed: Server-sent event exceeded the 1048576 byte limit."
+"""What the Python SDK says of a longer event, unless it is told another limit. By fastmcp it is not."""
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(("package", "version", "host", "sdk"), HOSTS)
+async def test_a_client_of_others_cancels_samples_and_gets_changes_and_a_result_of_10_mib_through_a_proxy(
+    package: str,
+    version: int,
+    host: Era,
+    sdk: Sdk,
+    transport: str,
+    both_eras_http: dict[Sdk, HttpServer],
+    mark: str,
+) -> None:
+    name, note = f"tool-{uuid.uuid4().hex}", "note://today"
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("hang", {"name": name}),
+        ("cancellation_of", {"name": name}),
+        ("repeat", {"words": "high low ", "times": TIMES}),
+        ("offer", {"name": name}),
+        ("touch", {"uri": note}),
+        ("calculate", {"question": "2+3 and 4*5, in all?"}),
+    ]
+    era: Era = "modern" if host == "legacy" else "legacy"
+    if transport == "stdio":
+        proxy = [sys.executable, "-m", "mcp_host", "proxy", "--era", era, "--", *both_eras(sdk, "stdio", 0, mark)]
+        report = await call_by_official(version, proxy, host, "tools", calls, package=package)
+    else:
+        between = Proxy(StreamableHttp(both_eras_http[sdk].url), era=era)
+        async with between.http() as url:
+            report = await call_by_official(version, url, host, "tools", calls, package=package)
+        await between.aclose()
+
+    outcomes: Any = report["outcomes"]
+    long, calculated = outcomes.pop(2), outcomes.pop()
+    limited = package == "fastmcp" and transport == "http"
+    assert long == ({"error": [-32000, TOO_LONG]} if limited else {"result": "high low " * TIMES})
+    assert outcomes == [
+        "cancelled",
+        {"result": name},
+        {"result": name},
+        ["notifications/tools/list_changed"],
+        {"result": note},
+        [UPDATED, note],
+    ]
+    assert [*calculated["ran"].values()] == ["5", "20", "25"]
+    assert report["asked"] == [f"turn {turn} with 16 tools" for turn in range(3)]
 
 
 async def test_an_official_client_sees_our_server_through_a_proxy_as_it_is() -> None:

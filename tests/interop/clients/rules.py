@@ -8,9 +8,15 @@ from typing import Any
 
 VALUES: dict[str, Any] = {"name": "Rex", "legs": 4, "kind": "complaint", "urgent": True}
 
+CALCULATION: list[list[tuple[str, dict[str, Any]]]] = [
+    [("add", {"a": 2, "b": 3}), ("multiply", {"a": 4, "b": 5})],
+    [("add", {"a": 5, "b": 20})],
+]
+"""What the model calls where there is a calculator, turn by turn."""
+
 
 class RuleModel:
-    """Answers with `VALUES` where a schema is given, by a text if that is to be "in words" and never "in rhymes", calls each tool on offer once per quoted word, else repeats."""
+    """Answers with `VALUES` where a schema is given, by a text if that is to be "in words" and never "in rhymes", calls each tool on offer once per quoted word, else repeats. Where it can add, it makes the `CALCULATION`."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -31,6 +37,10 @@ class RuleModel:
             for found in re.finditer(r"JSON Schema:\s*(\{.*\})", str(content[0].get("text")))
         ]
         names = ", ".join(tool["name"] for tool in tools)
+        if names.startswith("add,"):
+            turn = len(messages) // 2
+            self.asked.append(f"turn {turn} with {len(tools)} tools")
+            return self._text("25") if turn == len(CALCULATION) else self._calls(params, CALCULATION[turn])
         self.asked.append(f"{len(messages)} messages, {f'{choice} of {names}' if tools else 'no tools'}: {first}")
         if "in rhymes" in first:
             return self._text(f"You said: {first}")
