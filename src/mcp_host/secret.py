@@ -33,6 +33,21 @@ class ExpandedText(Secret):
         return made
 
 
+class ExpandedProgram(Secret):
+    """The program of a file after expansion. Errors and names have it as it is *written*, with its variables."""
+
+    __slots__ = ("written",)
+    written: str
+
+    def __new__(cls, text: str, written: str = HIDDEN) -> Self:
+        made = super().__new__(cls, text)
+        made.written = written
+        return made
+
+    def __repr__(self) -> str:
+        return repr(self.written)
+
+
 class SecretBytes(bytes):
     """The bytes of a body that has secrets in it."""
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import functools
 import json
+import pickle
 import re
 import traceback
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_host import Stdio, StreamableHttp
+from mcp_host import Client, Stdio, StreamableHttp
 from mcp_host.auth import MemoryTokens
 from mcp_host.config import DIALECTS, Input, ServerEntry, ToolFilter, ask_inputs, read_servers
 from mcp_host.config.deciding import decides
 from mcp_host.config.formats.dotenv import parse_env_file
 from mcp_host.config.values import EnvironmentVariable, Source
 from mcp_host.config.variables import Values
-from mcp_host.errors import ConfigError
+from mcp_host.errors import ConfigError, ConnectFailed
 from mcp_host.secret import HIDDEN, Secret
 from tests.config.described import written
 from tests.extent import on_both, saturated
@@ -193,6 +195,36 @@ def test_what_is_shown_hides_what_variables_may_hide(subtests: pytest.Subtests, 
     local = entry(tmp_path, url="unix:///srv/${env:V}.sock#/mcp")
     assert local.expand({"V": "docker"}).shown == "http://localhost/mcp at /srv/docker.sock"
     assert local.shown == "http://localhost/mcp at /srv/${env:V}.sock"
+
+
+@on_both
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("/opt/s3cret", "cannot start '${P}': [Errno 2] No such file or directory: '${P}'"),
+        ("s3cret --key", "No shell splits a command line; it must be a list"),
+        ("s3cret=", "command[0] gives a variable, and"),
+    ],
+)
+async def test_no_error_of_a_program_has_what_its_variable_gives(program: str, error: str, tmp_path: Path) -> None:
+    """A person who decides on it is shown it; errors are written to logs."""
+    server = entry(tmp_path, command="${P}")
+
+    with anyio.fail_after(200), pytest.raises((ConfigError, ConnectFailed)) as caught:
+        await Client(server.expand({"P": program}).transport).connect()
+
+    assert error in str(caught.value)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_program_that_is_from_a_variable_has_the_name_of_that(tmp_path: Path) -> None:
+    by_variable = stdio(entry(tmp_path, command="${P}", args=["x.py"]), {"P": "/opt/s3cret"})
+    in_a_folder = stdio(entry(tmp_path, command="${P}/python3", args=["x.py"]), {"P": "/opt"})
+    copied = pickle.loads(pickle.dumps(by_variable))
+
+    assert (by_variable.name, in_a_folder.name) == ("${P}", "python3 x.py")
+    assert by_variable.identity.partition(" ")[0] == "${P}"
+    assert (copied.command, copied.name, repr(copied)) == (["/opt/s3cret", "x.py"], "${P}", "Stdio('${P}')")
 
 
 def test_what_decides_what_is_run_is_shown_also_if_it_is_from_a_file(tmp_path: Path) -> None:

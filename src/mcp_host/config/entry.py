@@ -23,7 +23,7 @@ from mcp_host.config.values import Change, HttpServer, Input, OAuthSettings, Sou
 from mcp_host.config.variables import Expansion, NotSet, Values
 from mcp_host.errors import ConfigError, escaped
 from mcp_host.handlers import as_async
-from mcp_host.secret import HIDDEN, Secret, SecretValues
+from mcp_host.secret import HIDDEN, ExpandedProgram, Secret, SecretValues
 from mcp_host.transports.base import Transport
 from mcp_host.transports.stdio import Stdio
 
@@ -315,12 +315,18 @@ class _Expander:
         env = SecretValues({**self._env_file(server.env_file), **_secrets(server.env)})
         reason, field = "", None
         try:
-            return Stdio([server.command, *server.args], env=env or None, cwd=server.cwd)
+            return Stdio([self._program(server), *server.args], env=env or None, cwd=server.cwd)
         except TypeError as exc:  # it quotes no argument, and nor does the other
             reason, field = str(exc), "command"
         except ValueError as exc:  # it names what cannot be encoded
             reason = str(exc)
         raise self._entry.error(reason, field)
+
+    def _program(self, server: StdioServer) -> str:
+        described = self._entry._described()
+        assert isinstance(described, StdioServer), "it is of the same kind"
+        written = described.command
+        return written if written == server.command else ExpandedProgram(server.command, written)
 
     def _env_file(self, path: str | None) -> SecretValues[str]:
         if path is None:

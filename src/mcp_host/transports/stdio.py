@@ -33,7 +33,7 @@ from mcp_host.protocol.jsonrpc import (
     recover_id,
     too_large,
 )
-from mcp_host.secret import Secret, SecretValues
+from mcp_host.secret import ExpandedProgram, Secret, SecretValues
 from mcp_host.transports._process.child import LINES_PER_TICK, PIPE_ERRORS, Child, WritablePipe
 from mcp_host.transports._process.program import VARIABLE, program_of
 from mcp_host.transports._process.start import start
@@ -97,7 +97,7 @@ class Stdio:
         if self.cwd is not None:
             _check_encodable("cwd", self.cwd)
         object.__setattr__(self, "_arguments", self._checked_command())
-        object.__setattr__(self, "_name", program_of(self._arguments, str(self.cwd or "")))
+        object.__setattr__(self, "_name", program_of((self._shown_program, *self._arguments[1:]), str(self.cwd or "")))
 
     def _checked_command(self) -> tuple[str, ...]:
         """*command* as text. No error repeats an argument: it may be a secret."""
@@ -135,7 +135,12 @@ class Stdio:
     def identity(self) -> str:
         """The program's name, and a digest of the command line and the folder: arguments may be secrets."""
         whole = "\0".join((*self._arguments, str(self.cwd or "")))
-        return f"{Path(self._arguments[0]).name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
+        return f"{Path(self._shown_program).name} {sha256(whole.encode(errors='surrogateescape')).hexdigest()[:16]}"
+
+    @property
+    def _shown_program(self) -> str:
+        program = self._arguments[0]
+        return program.written if isinstance(program, ExpandedProgram) else program
 
     def named(self, name: str) -> Stdio:
         """The same server, under the name that the host gave it."""
@@ -172,9 +177,11 @@ class Stdio:
 def _mistake(program: str, words: Sequence[str]) -> tuple[str, str] | None:
     """What a shell would make of *program*, which has these *words*, and what to write instead; None if it would run it."""
     if variable := VARIABLE.match(program):
-        return f"gives the variable {variable['name']}", "reads a command line: pass it with env="
+        name = "a variable" if isinstance(program, Secret) else f"the variable {variable['name']}"
+        return f"gives {name}", "reads a command line: pass it with env="
     if len(words) > 1:
-        return "has a space in it", f'splits a command line: write ["{words[0]}", ...]'
+        instead = "" if isinstance(program, Secret) else f': write ["{words[0]}", ...]'
+        return "has a space in it", f"splits a command line{instead}"
     return None
 
 
