@@ -8,22 +8,17 @@ import select
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from starlette.responses import Response
 
 from mcp_host import errors
 from mcp_host.cli.commands.requests import REQUESTS, progress_line
 from mcp_host.cli.output import ExitCode
-from mcp_host.cli.signals import ended_by_signals
-from mcp_host.handlers import call_handler
 from mcp_host.types import ProgressNotificationParams
 from tests.asgi import serving
 from tests.cli import everything, scripted_child
@@ -522,37 +517,6 @@ sys.exit(main())
     if ending == signal.SIGINT:
         error = {"type": "KeyboardInterrupt", "message": "interrupted by Ctrl-C", "exitCode": 130}
         assert json.loads(out) == {"error": error}
-
-
-async def handled() -> None:
-    async def ask() -> None:
-        signal.raise_signal(signal.SIGTERM)
-
-    await call_handler(ask, subject="a form", failed="there is no answer")
-
-
-@pytest.mark.parametrize("run", [lambda: signal.raise_signal(signal.SIGTERM), lambda: anyio.run(handled)])
-def test_a_signal_ends_the_command_also_where_it_comes_while_a_handler_asks_the_person(
-    run: Callable[[], object],
-) -> None:
-    with pytest.raises(SystemExit) as stopped, ended_by_signals():
-        run()
-
-    assert stopped.value.code == 143
-
-
-def test_a_signal_that_is_ignored_or_another_thread_changes_nothing() -> None:
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        with ended_by_signals():
-            signal.raise_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    thread = threading.Thread(target=ended_by_signals().__enter__)
-    thread.start()
-    thread.join()
-
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_reader_that_closes_the_output_early_is_no_error() -> None:

@@ -24,7 +24,7 @@ from mcp_host.cli.output import (
     print_to_stderr,
     text_of,
 )
-from mcp_host.cli.signals import ended_by_signals
+from mcp_host.concurrency.signals import ended_by_signals
 from mcp_host.errors import InvalidToolOutput, ServerError
 
 __all__ = ["main"]

@@ -1,1 +1,1 @@
-"""What runs at the same time: tasks, deadlines, shared jobs, files that processes share, and what asyncio and trio do differently."""
+"""What runs at the same time: tasks, deadlines, shared jobs, files that processes share, signals that end a program, and what asyncio and trio do differently."""

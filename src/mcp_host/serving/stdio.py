@@ -13,10 +13,10 @@ from stat import S_ISFIFO, S_ISSOCK
 from time import perf_counter
 from typing import Literal
 
-import anyio
 from anyio import CancelScope, create_task_group, move_on_after
 from anyio.lowlevel import checkpoint
 
+from mcp_host.concurrency import signals
 from mcp_host.concurrency.tasks import HandlerTasks
 from mcp_host.concurrency.threads import run_in_daemon
 from mcp_host.errors import ConnectionClosed
@@ -41,11 +41,8 @@ READ_SIZE = 64 * 1024  # bytes that a thread reads at once
 def run(service: Service, backend: Literal["asyncio", "trio"]) -> None:
     """Serve one client over this process's stdin and stdout, until stdin ends."""
     stdin, stdout = _take_over()
-    with redirect_stdout(sys.stderr):
-        try:
-            anyio.run(_serve, service, stdin, stdout, backend=backend)
-        except* KeyboardInterrupt:  # on trio it comes in a group
-            pass
+    with redirect_stdout(sys.stderr), suppress(KeyboardInterrupt):
+        signals.run(_serve, service, stdin, stdout, backend=backend)
 
 
 def _take_over() -> tuple[int, int]:

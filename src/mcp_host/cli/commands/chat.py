@@ -19,7 +19,6 @@ from io import TextIOWrapper
 from select import select
 from typing import Any
 
-import anyio
 from anyio import CancelScope, Event, Semaphore
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -36,6 +35,7 @@ from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, print_asi
 from mcp_host.cli.transcript import Transcript
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
+from mcp_host.concurrency import signals
 from mcp_host.errors import ConnectionClosed, McpError, NotConnected, ProviderError, escaped
 from mcp_host.group import ClientGroup, ServerStatus
 from mcp_host.group.instructions import instructions_of_all
@@ -85,7 +85,7 @@ def run(options: Options) -> Report:
         prompt = sys.stdin.read().strip()  # here, because a signal ends the command between two steps of an event loop
         if not prompt:
             raise UsageError("stdin is empty: pipe the prompt to it, or run the command at a terminal")
-        return Report(code=anyio.run(_answer, prompt, _chat(options)))
+        return Report(code=signals.run(_answer, prompt, _chat(options)))
     with suppress(ImportError):
         import readline  # noqa: F401  # importing it makes `input` edit lines, and remember them
     chat, opened, ended = _chat(options), Future[None](), Event()

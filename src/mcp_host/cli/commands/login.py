@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 
-import anyio
-
 from mcp_host.auth import LoginFailed, OAuth, Saved
 from mcp_host.auth.requests.urls import shown
 from mcp_host.cli.authorization import asked_scopes, authorization
@@ -14,6 +12,7 @@ from mcp_host.cli.connection import connected
 from mcp_host.cli.console import Console
 from mcp_host.cli.options import NAME, Options
 from mcp_host.cli.output import Printer, Report, UsageError, print_aside
+from mcp_host.concurrency import signals
 from mcp_host.errors import excerpt
 from mcp_host.transports.http import StreamableHttp
 
@@ -36,7 +35,7 @@ def run(options: Options) -> Report:
         raise UsageError(str(exc)) from exc
     url = url if options.uds is None else transport.identity
     auth = authorization(options, Console())
-    return anyio.run(RUN[options.verb], auth, url, options)
+    return signals.run(RUN[options.verb], auth, url, options)
 
 
 async def _who_am_i(auth: OAuth, url: str, options: Options) -> Report:

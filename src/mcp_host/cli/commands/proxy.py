@@ -11,8 +11,6 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from logging.handlers import RotatingFileHandler
 
-import anyio
-
 from mcp_host.cli.arithmetic import MODELS
 from mcp_host.cli.connection import authorization_of, transport_of
 from mcp_host.cli.console import Console
@@ -21,6 +19,7 @@ from mcp_host.cli.options import Options, secret_of
 from mcp_host.cli.output import Report, UsageError, print_aside
 from mcp_host.client.pins import ToolPins
 from mcp_host.client.tool_policy import ToolPolicy
+from mcp_host.concurrency import signals
 from mcp_host.group import ServerOptions
 from mcp_host.limits import Limits
 from mcp_host.proxy import Proxy, allow_tools, ask_host
@@ -76,7 +75,7 @@ def _serve(options: Options, key: bytes | None) -> None:
 def _servers(options: Options) -> Mapping[str, ServerOptions]:
     from mcp_host.cli.group import prepared  # here, because importing it takes a while
 
-    return anyio.run(prepared, options, Console(), limits(options) or LIMITS)
+    return signals.run(prepared, options, Console(), limits(options) or LIMITS)
 
 
 def run_http(proxy: Proxy, host: str, port: int, options: Options) -> None:

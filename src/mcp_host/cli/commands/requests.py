@@ -35,6 +35,7 @@ from mcp_host.cli.output import (
 from mcp_host.cli.parameters import MAX_PARAMETERS, details, filled_in, parameters, prompt_schema, read_arguments
 from mcp_host.client.client import Client
 from mcp_host.client.pins import ToolPins
+from mcp_host.concurrency import signals
 from mcp_host.errors import (
     MARGIN,
     CallerError,
@@ -67,7 +68,7 @@ def run(options: Options) -> Report:
         UsageError: The URL or a header is invalid, or there is no such model.
         McpError: As the client does.
     """
-    return anyio.run(_run, None if options.model is None else make_model(options), options)
+    return signals.run(_run, None if options.model is None else make_model(options), options)
 
 
 async def _run(model: Model | None, options: Options) -> Report:

@@ -10,14 +10,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import anyio
-
 from mcp_host import config
 from mcp_host.cli.arguments import check, take_url
 from mcp_host.cli.commands import OWN_JSON, Command
 from mcp_host.cli.inputs import KeyringAnswers
 from mcp_host.cli.options import HEADER, NAME, NAMED, Options, pair
 from mcp_host.cli.output import ExitCode, Printer, Report, UsageError, near, print_error, text_of
+from mcp_host.concurrency import signals
 from mcp_host.concurrency.locked_file import home_folder
 from mcp_host.config.deciding import decides, shown_value
 from mcp_host.config.dialects import GENERIC
@@ -162,7 +161,7 @@ def _add_from_registry(options: Options, server: str) -> Report:
     names = [each.name for each in config.read_servers(path).servers] if path.exists() else []
     if not options.replace and options.operand in names:
         raise ConfigError(THERE_ALREADY, path=path, server=options.operand)
-    if anyio.run(add_from_registry, options, server, path, partial(_write, options)):
+    if signals.run(add_from_registry, options, server, path, partial(_write, options)):
         return _done(options, "added")
     return Report(document={"added": None, "file": str(path)}, errors=["nothing was written"])
 
@@ -256,7 +255,7 @@ def _copy(options: Options, name: str, entry: config.ServerEntry) -> Sequence[st
         if key in users
     ]
     if (new := inputs.keys() - users) and (keyring := KeyringAnswers.of_person()) is not None:
-        anyio.run(keyring.forget, new)
+        signals.run(keyring.forget, new)
     return notes
 
 

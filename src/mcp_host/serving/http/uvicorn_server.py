@@ -18,6 +18,7 @@ from types import FrameType
 
 from anyio import CancelScope, to_thread
 
+from mcp_host.concurrency import signals
 from mcp_host.serving.http.app import HttpApp
 from mcp_host.serving.http.asgi import Receive, Scope, Send
 
@@ -157,7 +158,7 @@ def run(app: HttpApp, listener: socket.socket, host: str = LOOPBACK) -> None:
     print(url_of(listener, host), flush=True)
     server = UvicornServer(app, app.aclose)
     with suppress(KeyboardInterrupt):
-        asyncio.run(server.serve([listener]))
+        signals.run(server.serve, [listener])
         list(map(signal.raise_signal, server.signals[-1:]))  # none if it could not start
 
 
