@@ -148,6 +148,15 @@ def test_only_the_transports_and_oauth_import_httpx() -> None:
     assert users == {"auth", "testing", "transports"}
 
 
+def test_a_command_runs_its_event_loop_where_a_signal_cuts_off_nothing() -> None:
+    """By `signals.run`."""
+    modules = [module for module in MODULES if package(module) in ("cli", "proxy", "serving")]
+    users = {place(module) for module in modules if "anyio.run(" in module.read_text(encoding="utf-8")}
+
+    assert len(modules) > 50
+    assert users == set()
+
+
 def test_what_lives_as_long_as_a_session_has_the_small_events_and_locks() -> None:
     """On asyncio, those of anyio take 0.9 KiB each, also while no task waits."""
     packages = ("client/*.py", "session/*.py", "transports/_http/*.py", "serving/**/*.py", "proxy/*.py")

@@ -132,6 +132,20 @@ def test_a_second_signal_does_not_cut_off_what_the_first_ends(
     assert closed
 
 
+def test_a_second_signal_is_ignored_where_no_event_loop_runs() -> None:
+    def wait() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as ended, ended_by_signals():
+        wait()
+
+    assert ended.type is SystemExit
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_signal_to_a_worker_thread_ends_the_wait_for_it(anyio_backend_name: Backend) -> None:
     abandoned, seen = threading.Event(), threading.Event()
 
