@@ -53,12 +53,18 @@ SET = [
     ("[s.a.env]\nx = 1\n", "[s.a.env]\nx = 1\n\n[s.a]\non = false\n"),
     ("s.a.x = 1\nb = 2\n", "s.a.x = 1\ns.a.on = false\nb = 2\n"),
     ("[s]\na.x = 1\nb = 2\n", "[s]\na.x = 1\na.on = false\nb = 2\n"),
-    ("[s]\na = {x = 1} # why\n", "[s]\na = { x = 1, on = false } # why\n"),
+    ("[s]\na = {x = 1} # why\n", "[s]\na = {x = 1, on = false} # why\n"),
+    ("s={a={x='}',on=true , y=[[1,2],{}]}}\n", "s={a={x='}',on=false , y=[[1,2],{}]}}\n"),
+    ("[s]\na = { 'x,y' = '', \"on\"=0x1 }\n", "[s]\na = { 'x,y' = '', \"on\"=false }\n"),
+    ("s={}", "s={ a = { on = false } }"),
+    ("s={b.x=1}", "s={b.x=1, a = { on = false }}"),
+    ("s = {a.x=1}\n", "s = { a = { x = 1, on = false } }\n"),  # it is laid out anew
     (
         "[s]\na = { x = [1, 2026-11-27, inf], on = 1 }\n",
         "[s]\na = { x = [1, 2026-11-27, inf], on = false }\n",
     ),
-    ("[s]\na = { x = [\n1, # why\n] }\n", "[s]\na = { x = [\n1, # why\n] }\n"),  # the comment would be lost
+    ("[s]\na = { x = [\n1, # why {\n] }\n", "[s]\na = { x = [\n1, # why {\n], on = false }\n"),
+    ("s = { a.x = [\n1, # why\n] }\n", "s = { a.x = [\n1, # why\n] }\n"),  # the comment would be lost
 ]  # fmt: skip
 
 

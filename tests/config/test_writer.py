@@ -634,7 +634,6 @@ REFUSED: list[tuple[str, str, str]] = [
     ("mcp.json", '{"mcpServers": {"new": {"url": "x"}}}', ": server 'new': there is one already: to replace it, pass replace=True"),
     ("mcp.json", '{"mcpServers": {', ", line 1, column 17: Expecting property name enclosed in double quotes"),
     ("package.json", '{"name": "x"}', ": there are no servers in it: it has none of mcpServers, servers, mcp.servers, "),
-    ("config.toml", "mcp_servers = { a = { args = [ # why\n] } }\n", f": {OTHERWISE}"),
     ("config.yaml", "extensions: {}", ": YAML is only read: change it in an editor"),
 ]  # fmt: skip
 

@@ -28,6 +28,7 @@ _HIDDEN = re.compile(
 )
 """Texts and comments: what is in them says nothing of the structure."""
 _STRUCTURE = re.compile(r"[\[\]{}]|\r?\n|\Z")
+_PARTS = re.compile(r"[\[\]{},]")
 _DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
 _COMMENTS_BELOW = re.compile(r"(?:\r?\n[ \t]*#[^\r\n]*)+(?=\s*\Z|\r?\n[ \t]*\r?\n)")
 """Comments that a blank line, or the end, sets off from what follows."""
@@ -73,11 +74,11 @@ def set_member(text: str, path: Keys, value: object) -> str:
     """*text* with *value* at *path*, in the place of what is there. A new object is a table of its own, except within a value.
 
     The next index of a list adds an item. *text* is valid. Comments within what is replaced are lost. If there are others
-    within the value that has the member, the text is returned as it is.
+    within a list, or a table by dotted keys in one line, that is to be written anew, the text is returned as it is.
     """
     path, statements = tuple(path), list(_statements(text))
     if (whole := _value_with(path, statements)) is not None:
-        return _with_value(text, whole, path, with_member(_data(text, whole), path[len(whole.path) :], value))
+        return _with_member(text, whole, path, value)
     if isinstance(value, Mapping):
         return _with_table(text, path, value, statements)
     if isinstance(path[-1], int):
@@ -107,7 +108,7 @@ def remove_member(text: str, path: Keys) -> str:
 
 def _statements(text: str) -> Iterator[_Statement]:
     """The headers and keys of *text*, in its order. It is valid."""
-    plain = _HIDDEN.sub(lambda found: (" " if found["comment"] else "s") * len(found[0]), text)
+    plain = _plain(text)
     table: tuple[str, ...] = ()
     begin = depth = 0
     for found in _STRUCTURE.finditer(plain):
@@ -123,9 +124,33 @@ def _statements(text: str) -> Iterator[_Statement]:
             table = _keys(text[start:end].lstrip("[").rstrip("]"))
             yield _Statement(table, table, start, 0, end, line)
         else:
-            equals = plain.index("=", start)
-            value = _strip(plain, equals + 1, end)[0]
-            yield _Statement((*table, *_keys(text[start:equals])), table, start, value, end, line)
+            yield _assignment(text, plain, table, start, end, line)
+
+
+def _members(text: str, table: _Statement) -> Iterator[_Statement]:
+    """The keys of a table in one line; none if the value is no table."""
+    if text[table.value] != "{":
+        return
+    begin, depth = table.value + 1, 0
+    plain = " " * begin + _plain(text[begin : table.end])
+    for found in _PARTS.finditer(plain, begin):
+        if depth == 0 and found[0] in ",}":
+            start, end = _strip(plain, begin, found.start())
+            begin = found.end()
+            if start < end:
+                yield _assignment(text, plain, table.path, start, end, end)
+        depth += _DEPTH.get(found[0], 0)
+
+
+def _plain(text: str) -> str:
+    """*text* without what is in its texts and comments."""
+    return _HIDDEN.sub(lambda found: (" " if found["comment"] else "s") * len(found[0]), text)
+
+
+def _assignment(text: str, plain: str, table: tuple[str, ...], start: int, end: int, line: int) -> _Statement:
+    equals = plain.index("=", start)
+    value = _strip(plain, equals + 1, end)[0]
+    return _Statement((*table, *_keys(text[start:equals])), table, start, value, end, line)
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:
@@ -151,6 +176,24 @@ def _value_with(path: Keys, statements: Sequence[_Statement]) -> _Statement | No
 
 def _data(text: str, statement: _Statement) -> object:
     return tomllib.loads(f"value = {text[statement.value : statement.end]}")["value"]
+
+
+def _with_member(text: str, statement: _Statement, path: Keys, value: object) -> str:
+    """The text with *value* at *path*: in place of the value of a statement, or within it."""
+    if path == statement.path:
+        return _with_value(text, statement, path, value)
+    members = list(_members(text, statement))
+    if (inner := _value_with(path, members)) is not None:
+        return _with_member(text, inner, path, value)
+    depth = len(statement.path)
+    new = path[: depth + 1]
+    if text[statement.value] != "{" or any(each.path[: depth + 1] == new for each in members):
+        return _with_value(text, statement, path, with_member(_data(text, statement), path[depth:], value))
+    added = {path[depth]: with_member(None, path[depth + 1 :], value)}
+    if not members:
+        return _with_value(text, statement, statement.path, added)
+    at = members[-1].end
+    return f"{text[:at]}, {_named(new[-1:], added[path[depth]])}{text[at:]}"
 
 
 def _with_value(text: str, statement: _Statement, path: Keys, data: object) -> str:
