@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from hypothesis.errors import StopTest
 from mcp_host.concurrency import backends
 from tests import spec
 from tests.clock import Pauses, with_adjustable_clock, with_fake_clock
-from tests.extent import backends_of
+from tests.extent import HERE, backends_of
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
 
@@ -30,6 +32,20 @@ def pytest_configure() -> None:
     """A program that a shell starts in the background ignores SIGINT, and so do its children: tests interrupt some."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Each of several workers imports another part of the tests first, or in a fresh checkout each would compile all.
+
+    What cannot be imported is an error where it is collected.
+    """
+    config = collector.config
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker and collector.path == HERE and config.args == config.getini("testpaths"):
+        modules = [each for each in sorted(HERE.rglob("test_*.py")) if "interop" not in each.parts]
+        for module in modules[int(worker["workerid"][2:]) :: worker["workercount"]]:
+            with suppress(Exception):
+                import_module(".".join(module.relative_to(HERE.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
