@@ -83,6 +83,9 @@ REMOVED = [
     ("[s]\n\na.x = 1\na.y = 1\nb = 2\n", "[s]\n\nb = 2\n"),
     ("s.a.x = 1\n\ns.b = 2\n", "s.b = 2\n"),
     ("s = { a = {}, b = 2 }\n", "s = { b = 2 }\n"),
+    ("s={b=2,c=[[1],\n# 1\n{}] , a={x='},'}} # 2\n", "s={b=2,c=[[1],\n# 1\n{}]} # 2\n"),
+    ("s={a.x=1,b=0x2, a.y=[ # 1\n]}\n", "s={b=0x2}\n"),
+    ("s={ a.x = 1 }\n", "s={}\n"),
     ("# 1\n[s.a]\n", "# 1\n\n[s]\n"),
     ("[s.a]\n", "[s]\n"),
 ]  # fmt: skip
@@ -100,6 +103,11 @@ LISTS = [
     ("[s]\nl = []\n", '[s]\nl = ["x"]\n', "[s]\nl = []\n"),
     ("[s]\nl = ['y'] # why\n", '[s]\nl = ["y", "x"] # why\n', '[s]\nl = ["x"] # why\n'),
 ]
+
+
+def test_a_table_in_one_line_that_becomes_empty_stays() -> None:
+    assert remove_member("s = {a.x=1,b=2}\n", ("s", "a", "x")) == "s = { a = {}, b = 2 }\n"
+    assert remove_member("s = {b={a=1} , c=2}\n", ("s", "b", "a")) == "s = {b={} , c=2}\n"
 
 
 def test_items_of_lists_are_added_and_removed(subtests: pytest.Subtests) -> None:

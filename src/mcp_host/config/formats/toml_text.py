@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from mcp_host.config.formats.data import MAX_DEPTH, TOO_DEEP, TOO_LONG, Keys, with_member, without_member
@@ -98,7 +98,7 @@ def remove_member(text: str, path: Keys) -> str:
     path, statements = tuple(path), list(_statements(text))
     whole = _value_with(path, statements)
     if whole is not None and whole.path != path:
-        return _with_value(text, whole, path, without_member(_data(text, whole), path[len(whole.path) :]))
+        return _without_member(text, whole, path)
     removed = _without(text, _runs(path, statements))
     rest, parent = list(_statements(removed)), path[:-1]
     if parent and not any(each.path[: len(parent)] == parent for each in rest):
@@ -194,6 +194,22 @@ def _with_member(text: str, statement: _Statement, path: Keys, value: object) ->
         return _with_value(text, statement, statement.path, added)
     at = members[-1].end
     return f"{text[:at]}, {_named(new[-1:], added[path[depth]])}{text[at:]}"
+
+
+def _without_member(text: str, statement: _Statement, path: Keys) -> str:
+    """The text without what is at *path*, which is within the value of a statement."""
+    members = list(_members(text, statement))
+    if (inner := _value_with(path, members)) is not None and inner.path != path:
+        return _without_member(text, inner, path)
+    kept = [each for each in members if each.path[: len(path)] != path]
+    beside = any(each.path[: len(path) - 1] == path[:-1] for each in kept)
+    if not beside or len(kept) == len(members):  # then its table becomes empty, or it is an item of a list
+        return _with_value(text, statement, path, without_member(_data(text, statement), path[len(statement.path) :]))
+    first = kept[0]
+    spans = [(last.end, each.end) for last, each in pairwise(members) if each not in kept and each.start > first.start]
+    for start, end in reversed([(members[0].start, first.start), *spans]):
+        text = text[:start] + text[end:]
+    return text
 
 
 def _with_value(text: str, statement: _Statement, path: Keys, data: object) -> str:
