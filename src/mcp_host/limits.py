@@ -106,7 +106,7 @@ class Limits:
     Above 2,000 items of arrays a result fails, too, if anything in it is malformed, because it would be read twice."""
 
     max_outbox: int = in_bytes(64 * MiB)
-    """Bytes waiting to be written to a pipe. Beyond that, writers wait."""
+    """Bytes of memory for what waits to be written to a pipe. Beyond that, writers wait."""
 
     stall_timeout: float = in_seconds(60.0)
     """Seconds that a server may read nothing while data waits to be written. Then the connection is closed."""

@@ -99,10 +99,8 @@ while True:
             pinged.set()
         return await call_next(request)
 
-    server, limits = Stdio(python(script, hands=False), restart=True), Limits(close_timeout=0.1)
-    async with connected(
-        server, ping_interval=60, era="legacy", middleware=[note_ping], limits=limits, within=1000
-    ) as client:
+    server = TimedStdio(python(script, hands=False), restart=True, grace=0.05)
+    async with connected(server, ping_interval=60, era="legacy", middleware=[note_ping], within=1000) as client:
         await anyio.wait_all_tasks_blocked()
         advance(60)
         await pinged.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -24,6 +25,8 @@ MiB = 1024 * 1024
 # What a process or a socket leaves open ends by these, in real time: nothing tells that no more will come.
 HASTY = Limits(connect_timeout=0.2, idle_timeout=0.05, timeout=0.2, close_timeout=1, max_message=64 * 1024)
 BOUND = 25.0
+PATIENT = replace(HASTY, connect_timeout=BOUND, max_outbox=MiB, max_answers=64)
+"""For a child that ends by itself, however late it starts."""
 
 few = settings(
     max_examples=400 if THOROUGH else 15,
@@ -76,9 +79,9 @@ anything = st.lists(
 """Bytes in pieces, which is how they arrive."""
 
 
-async def attempt(transport: Transport) -> None:
+async def attempt(transport: Transport, limits: Limits = HASTY) -> None:
     """The client connects, calls and closes, or says in time why it cannot."""
-    client = Client(transport, era="legacy", limits=HASTY)
+    client = Client(transport, era="legacy", limits=limits)
     with fail_after(BOUND):
         try:
             await client.connect()
@@ -90,9 +93,9 @@ async def attempt(transport: Transport) -> None:
     assert not client.connected
 
 
-async def check(transport: Transport) -> None:
+async def check(transport: Transport, limits: Limits = HASTY) -> None:
     async with leaving_nothing():
-        await attempt(transport)
+        await attempt(transport, limits)
 
 
 @given(said=anything, welcome=st.booleans(), stays=st.booleans())
@@ -103,7 +106,7 @@ async def test_a_child_may_write_anything(tmp_path: Path, said: list[bytes], wel
     whole.write_bytes((INITIALIZED + b"\n" if welcome else b"") + b"".join(said))
     wait = "cat > /dev/null" if stays else ":"
 
-    await check(Stdio(["sh", "-c", f'read line; cat "$0"; {wait}', str(whole)]))
+    await check(Stdio(["sh", "-c", f'read line; cat "$0"; {wait}', str(whole)]), HASTY if stays else PATIENT)
 
 
 class Pieces(httpx.AsyncByteStream):
@@ -197,7 +200,7 @@ async def test_a_child_that_floods_its_output_costs_no_memory(tmp_path: Path, fl
     again = f'read line; for i in $(seq {ENDLESS // PIECE // 16}); do cat "$0"; done'
 
     with peak() as most:
-        await check(Stdio(["sh", "-c", again, str(chunk)]))
+        await check(Stdio(["sh", "-c", again, str(chunk)]), PATIENT)
 
     assert most() < 4 * MiB
 

@@ -109,15 +109,14 @@ async def test_an_error_in_the_callback_or_a_later_step_of_it_is_raised(take: An
 
 async def test_the_callback_may_use_anyio() -> None:
     """On asyncio it runs in no task, and sniffio looks for one."""
-    times: list[float] = []
+    clocks: list[float] = []
 
     async with pipe() as (reading, writing):
         writing.write(b"one")
         await writing.aclose()
-        before = anyio.current_time()
-        await reading.read_all(lambda chunk: times.append(anyio.current_time()))
+        await reading.read_all(lambda chunk: clocks.append(anyio.current_time()))
 
-    assert [before <= time <= before + 10 for time in times] == [True]
+    assert len(clocks) == 1
 
 
 async def test_what_is_not_installed_is_not_looked_for_at_each_read(monkeypatch: pytest.MonkeyPatch) -> None:

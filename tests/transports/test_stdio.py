@@ -26,8 +26,6 @@ from tests.transports.children import TimedStdio, python, running
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 
-QUICK = Limits(close_timeout=0.6)
-
 
 @pytest.mark.parametrize(
     ("command", "says"),
@@ -158,7 +156,7 @@ async def test_a_client_left_by_an_error_leaves_no_process() -> None:
     body = "reply(read(), text(str(os.getpid()))); time.sleep(60)"  # says who it is, and does not end by itself
 
     async def fail() -> None:
-        async with Client(Stdio(python(body)), limits=QUICK) as client:
+        async with Client(TimedStdio(python(body), grace=0.2)) as client:
             pids.append(int((await client.call_tool("pid")).text))
             raise KeyError("mine")
 

@@ -11,7 +11,7 @@ from anyio import WouldBlock
 from anyio.lowlevel import checkpoint
 
 from mcp_host.errors import ConnectionClosed
-from mcp_host.transports.stdio import LineWriter
+from mcp_host.transports.stdio import QUEUED_LINE, LineWriter
 
 
 class Pipe:
@@ -57,7 +57,7 @@ class Pipe:
         self._more = anyio.Event()
 
 
-def writing(pipe: Pipe, *, limit: int = 100, stall_timeout: float = 60) -> LineWriter:
+def writing(pipe: Pipe, *, limit: int = 100_000, stall_timeout: float = 60) -> LineWriter:
     return LineWriter(pipe, limit=limit, stall_timeout=stall_timeout)
 
 
@@ -194,7 +194,7 @@ async def test_a_line_past_the_limit_has_to_wait_for_room() -> None:
 
 async def test_each_byte_written_makes_room_for_another() -> None:
     pipe = Pipe(0)
-    writer = writing(pipe, limit=10)
+    writer = writing(pipe, limit=QUEUED_LINE + 10)
     writer.write(b"123456789\n")
 
     async with running(writer):
@@ -208,6 +208,16 @@ async def test_each_byte_written_makes_room_for_another() -> None:
         assert (has_room(writer, 8), has_room(writer, 9)) == (True, False)
 
     assert pipe.taken == b"123456789\n"
+
+
+async def test_short_lines_take_room_too() -> None:
+    """A list of them takes far more memory than their bytes."""
+    writer = writing(Pipe(0), limit=100 * QUEUED_LINE)
+    with pytest.raises(WouldBlock):
+        while True:
+            writer.write(b"{}\n")
+
+    assert writer.lines == 100
 
 
 async def test_a_single_line_may_be_larger_than_the_limit() -> None:
@@ -233,7 +243,7 @@ async def test_a_broken_pipe_fails_every_line() -> None:
 
 async def test_a_pipe_that_breaks_tells_each_queued_line_whether_it_had_begun() -> None:
     pipe = Pipe(2)
-    writer = writing(pipe, limit=10)
+    writer = writing(pipe)
     lost: list[tuple[str, bool]] = []
     writer.write(b"one\n", lambda error: lost.append(("one", error.may_have_run)))
     writer.write(b"two\n", lambda error: lost.append(("two", error.may_have_run)))

@@ -47,6 +47,7 @@ LINES_QUOTED = (
     3  # the first and the last of what a server that sends no message writes to stdout: an error may follow a banner
 )
 MAX_NOISE = 5_000  # lines on stdout before the first message: no banner, and no log of starting, is so long
+QUEUED_LINE = 400  # bytes that each queued line takes beside its text: a server may have many short ones queued
 MAX_WRITE = 64 * 1024  # bytes: queued lines are written together, up to a pipe's usual capacity
 
 OnLost: TypeAlias = Callable[[ConnectionClosed], None]
@@ -503,7 +504,7 @@ class LineWriter:
         self._stall_timeout = stall_timeout
         self._queue: deque[QueuedLine] = deque()
         self.size = 0
-        """Bytes in the queue."""
+        """Bytes of memory that the queue takes."""
         self._queued = Event()
         self._shrunk = Event()
         self._broken: ConnectionClosed | None = None
@@ -514,7 +515,7 @@ class LineWriter:
         *on_lost* is called if the pipe breaks before the whole line is written.
 
         Raises:
-            WouldBlock: `limit` bytes are queued already (see `wait_for_room`); nothing was written.
+            WouldBlock: The queue takes `limit` bytes already (see `wait_for_room`); nothing was written.
             ConnectionClosed: The pipe is broken; nothing was written.
         """
         if self._broken is not None:
@@ -531,7 +532,7 @@ class LineWriter:
             raise WouldBlock
         line = QueuedLine(memoryview(data)[written:], on_lost, written > 0)
         self._queue.append(line)
-        self.size += len(line.rest)
+        self.size += len(line.rest) + QUEUED_LINE
         self._queued.set()
         return line
 
@@ -555,7 +556,7 @@ class LineWriter:
         if line.begun or line not in self._queue:
             return False
         self._queue.remove(line)
-        self._shrink(len(line.rest))
+        self._shrink(len(line.rest) + QUEUED_LINE)
         return True
 
     async def run(self) -> None:
@@ -579,14 +580,16 @@ class LineWriter:
                     return
             if not written:
                 raise self._break(f"the server has read none of its input for {self._stall_timeout:g} s")
-            self._shrink(written)
+            freed = written
             while written:
                 line = self._queue[0]
                 if written < len(line.rest):
                     line.rest = line.rest[written:]
                     break
                 written -= len(line.rest)
+                freed += QUEUED_LINE
                 self._queue.popleft()
+            self._shrink(freed)
 
     def _next_write(self) -> memoryview:
         """The next lines as one piece. Any part of it may be written, so all of them have begun."""

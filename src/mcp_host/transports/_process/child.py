@@ -65,7 +65,7 @@ class Child(ABC):
 
     @abstractmethod
     async def stop(self, limit: float) -> None:
-        """End the server and its descendants within *limit* seconds, as gently as possible; even when cancelled."""
+        """End the server and its descendants, within *limit* seconds as gently as possible; even when cancelled."""
 
     @property
     def exit_code(self) -> int | None:

@@ -24,7 +24,7 @@ from anyio import CancelScope, current_time, notify_closing, open_process, sleep
 from anyio.lowlevel import checkpoint
 
 from mcp_host.concurrency.backends import Loop
-from mcp_host.transports._process.child import Child, OnChunk
+from mcp_host.transports._process.child import GRACE, Child, OnChunk
 
 assert sys.platform != "win32"  # so that type checkers skip this module on Windows
 
@@ -41,7 +41,7 @@ class PosixChild(Child):
     """A running server in its own session."""
 
     async def stop(self, limit: float) -> None:
-        """End the server and its descendants in the specification's order, within *limit* seconds.
+        """End the server and its descendants in the specification's order. What runs after *limit* seconds is killed.
 
         Close its input and wait; terminate and wait; kill. Its whole session is signalled even when
         its leader has exited: a wrapper like npx may leave the real server behind.
@@ -65,7 +65,7 @@ class PosixChild(Child):
                 await sleep(POLL_INTERVAL)
             if self._lives():
                 self._signal(signal.SIGKILL)
-                await self.exits_within(grace)
+                await self.exits_within(GRACE)  # on a busy machine that may take longer than a step
 
     def _lives(self) -> bool:
         return self.process.returncode is None or self._signal(0)

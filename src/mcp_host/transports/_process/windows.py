@@ -20,7 +20,7 @@ from anyio import BrokenResourceError, CancelScope, ClosedResourceError, EndOfSt
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.lowlevel import checkpoint
 
-from mcp_host.transports._process.child import Child, OnChunk
+from mcp_host.transports._process.child import GRACE, Child, OnChunk
 
 assert sys.platform == "win32"  # so that type checkers skip this module elsewhere
 
@@ -128,7 +128,7 @@ class WindowsChild(Child):
             await self.stdin.aclose()
             await self.exits_within(grace)
             self.job.end()
-            await self.exits_within(grace)
+            await self.exits_within(GRACE)  # on a busy machine that may take longer than a step
 
 
 async def start_child(command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None) -> Child:
