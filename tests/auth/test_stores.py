@@ -10,12 +10,10 @@ import stat
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TypeAlias
 
 import anyio
@@ -32,7 +30,6 @@ from mcp_host.auth.storage.file_tokens import FileTokens
 from mcp_host.auth.storage.keyring_tokens import KeyringTokens
 from mcp_host.auth.storage.stores import MemoryTokens, TokenStore
 from mcp_host.auth.storage.turns import Turns
-from mcp_host.concurrency import locked_file
 from mcp_host.concurrency.asking import paused_by_asking
 from mcp_host.concurrency.locked_file import LockTimeout, file_lock
 from tests.auth.file_keyring import FileKeyring, entries
@@ -470,12 +467,11 @@ async def test_a_lock_that_is_not_released_is_an_error(tmp_path: Path, wait: flo
     assert str(caught.value) == f"the tokens cannot be used: another process keeps {file}.lock locked"
 
 
-def test_a_lock_is_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_is_awaited(tmp_path: Path) -> None:
     lock, held = tmp_path / "lock", ExitStack()
     held.enter_context(file_lock(lock))
-    monkeypatch.setattr(locked_file, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: held.close()))
 
-    with file_lock(lock), pytest.raises(LockTimeout), file_lock(lock, wait=0):
+    with file_lock(lock, sleep=lambda _: held.close()), pytest.raises(LockTimeout), file_lock(lock, wait=0):
         pass
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from errno import EFBIG, EINVAL, EPERM
 from pathlib import Path
@@ -25,8 +25,10 @@ class LockTimeout(TimeoutError):
 
 
 @contextmanager
-def file_lock(path: str | os.PathLike[str], wait: float = LOCK_WAIT) -> Iterator[None]:
-    """Keep others who do this out, in this process, too. It blocks for *wait* seconds at most.
+def file_lock(
+    path: str | os.PathLike[str], wait: float = LOCK_WAIT, *, sleep: Callable[[float], object] = time.sleep
+) -> Iterator[None]:
+    """Keep others who do this out, in this process, too. It blocks for *wait* seconds at most, and looks again after each *sleep*.
 
     *path* is a file that is there for this only, and stays. The system releases the lock if the process is killed.
 
@@ -40,7 +42,7 @@ def file_lock(path: str | os.PathLike[str], wait: float = LOCK_WAIT) -> Iterator
         while not _lock(descriptor):
             if time.monotonic() >= end:
                 raise LockTimeout(f"another process keeps {os.fspath(path)} locked")
-            time.sleep(POLL_INTERVAL)
+            sleep(POLL_INTERVAL)
         try:
             yield
         finally:
