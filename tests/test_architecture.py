@@ -106,7 +106,8 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-        yield from imports(node)
+        elif not isinstance(node, ast.expr):  # which has no statement in it
+            yield from imports(node)
 
 
 def parse(module: Path) -> ast.Module:

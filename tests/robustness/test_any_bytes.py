@@ -183,7 +183,10 @@ async def test_a_socket_may_send_anything(said: list[bytes]) -> None:
 
 ENDLESS = 12 * MiB
 PIECE = 64 * 1024  # what is read at once
-LINES = {"one line": b"x" * PIECE, "many lines": b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n' * (PIECE // 40)}
+LINES = {
+    "one line": (b"x" * PIECE, ENDLESS),
+    "many lines": (b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n' * (PIECE // 40), 4 * MiB),
+}
 BODIES = {
     "one event": (b"x" * PIECE, "text/event-stream"),
     "one event of many lines": (b"data: x\n" * (PIECE // 8), "text/event-stream"),
@@ -194,10 +197,11 @@ BODIES = {
 
 @pytest.mark.parametrize("flood", LINES)
 async def test_a_child_that_floods_its_output_costs_no_memory(tmp_path: Path, flood: str) -> None:
-    """16 MiB and not a word for us: what is kept is bounded by the limits, and not by the flood."""
+    """And not a word for us: what is kept is bounded by the limits, and not by the flood, of which a line would be kept in 400 bytes."""
+    piece, size = LINES[flood]
     chunk = tmp_path / "chunk"
-    chunk.write_bytes(LINES[flood] * 16)
-    again = f'read line; for i in $(seq {ENDLESS // PIECE // 16}); do cat "$0"; done'
+    chunk.write_bytes(piece * 16)
+    again = f'read line; for i in $(seq {size // PIECE // 16}); do cat "$0"; done'
 
     with peak() as most:
         await check(Stdio(["sh", "-c", again, str(chunk)]), PATIENT)
