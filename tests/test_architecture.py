@@ -73,7 +73,7 @@ MAY_IMPORT = {
     "serving": {"concurrency", "errors", "protocol", "transports", "types"},
     "proxy": {
         *("auth", "client", "concurrency", "elicitation", "errors", "group", "limits", "middleware", "protocol"),
-        *("sampling", "serving", "session", "terminal", "transports", "types", "version"),
+        *("sampling", "serving", "session", "slots", "terminal", "transports", "types", "version"),
     },
     "doctor": {"elicitation", "errors", "json_schema", "protocol", "serving", "transports", "types", "version"},
     "testing": {

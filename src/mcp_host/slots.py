@@ -213,13 +213,13 @@ async def keep_slot_for_thread() -> Callable[[], None]:
 
     A handler may also be called without a slot, by a tool loop of the host. Then this is `wait_for_thread`.
     """
-    slot = _current_slot()
+    slot = current_slot()
     return await wait_for_thread() if slot is None else slot.keep_for_thread()
 
 
 async def keep_slot_and_wait_for_thread() -> Callable[[], None]:
     """Keep the current slot, and wait for one of `MAX_THREADS`: for handlers whose slots are not bounded in total."""
-    slot, ended = _current_slot(), await wait_for_thread()
+    slot, ended = current_slot(), await wait_for_thread()
     assert slot is not None, "such handlers run in a slot"
     left = slot.keep_for_thread()
 
@@ -230,7 +230,8 @@ async def keep_slot_and_wait_for_thread() -> Callable[[], None]:
     return end
 
 
-def _current_slot() -> Slot | None:
+def current_slot() -> Slot | None:
+    """That of the handler or approver that runs now."""
     scope = current_handler.get()
     slot = None if scope is None or scope.ended else scope.slot
     return slot if isinstance(slot, Slot) else None

@@ -6,8 +6,9 @@ from collections.abc import Awaitable
 from typing import Any, Literal
 
 import pytest
+from anyio import Event, create_task_group, sleep_forever
 
-from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingRequest, always
+from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, SamplingLimits, SamplingRequest, always
 from mcp_host.errors import McpError
 from mcp_host.providers import AnthropicModel
 from mcp_host.proxy import Proxy, allow_tools, ask_host
@@ -203,6 +204,35 @@ async def test_tools_may_be_allowed_by_their_names() -> None:
     decided = allow_tools("*", otherwise=ask_host)(of_no_call)
     assert isinstance(decided, Awaitable)
     assert await decided == Deny(HOW_TO_ALLOW)
+
+
+@each_host
+async def test_a_user_who_has_not_decided_keeps_nobody_from_the_model(host: str) -> None:
+    """`SamplingLimits.at_once` is for the hosts of all users."""
+    asked = Event()
+
+    async def decide(request: FormRequest) -> ElicitResult:
+        if not asked.is_set():
+            asked.set()
+            await sleep_forever()
+        return ElicitResult(action="accept", content={"answer": "once"})
+
+    async def answer(request: SamplingRequest) -> str:
+        return "proxy"
+
+    limits = SamplingLimits(at_once=1, at_once_per_server=1)
+    proxy = Proxy(Planner(ERAS["legacy"]), sampling=Sampling(with_tools=answer, approve=ask_host, limits=limits))
+    asking = Elicitation(form=decide)
+    async with (
+        through(proxy, host, elicitation=asking) as one,
+        Client(proxy, era=host, elicitation=asking) as other,
+        create_task_group() as tasks,
+    ):
+        tasks.start_soon(one.call_tool, "write")
+        await asked.wait()
+        assert text_of(await other.call_tool("write")) == "proxy"
+        assert text_of(await one.call_tool("write")) == "proxy"
+        tasks.cancel_scope.cancel()
 
 
 def test_what_a_proxy_cannot_be_made_with() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from inspect import isawaitable
 
 from anyio.lowlevel import checkpoint
@@ -14,6 +15,7 @@ from mcp_host.proxy.answers import AskedHost, HostCall, asked_host
 from mcp_host.proxy.translation import ELICIT, host_answers
 from mcp_host.sampling import Allow, Approve, Deny, SamplingRequest
 from mcp_host.sampling.display import describe
+from mcp_host.slots import current_slot
 from mcp_host.terminal.text import Layout
 from mcp_host.types import ElicitResult
 
@@ -34,6 +36,12 @@ async def ask_host(request: SamplingRequest) -> Allow | Deny:
     host = asked_host.get()
     if host is None or not host_answers(ELICIT, {}, host.capabilities):
         return Deny(HOW_TO_ALLOW)
+    slot = current_slot()
+    assert slot is not None, "a sampling request runs in a slot"
+    return await slot.lend(partial(_ask_user, host, request))  # this user may never decide, and others have their own
+
+
+async def _ask_user(host: AskedHost, request: SamplingRequest) -> Allow | Deny:
     try:
         given = await _answer(host, request, [*ANSWERS, SHOW_ALL])
         if given == SHOW_ALL:

@@ -61,7 +61,7 @@ class SamplingLimits:
 
     at_once_per_server: int = count(4)
     """Requests of one connection in approver and handler at the same time; further requests wait in order.
-    A request whose handler awaits a call of a client does not count meanwhile."""
+    A request does not count while its handler awaits a call of a client, or `ask_host` its user."""
 
     at_once: int = count(16)
     """Requests of all connections of one `Sampling` in approver and handler at the same time. Connections that wait take turns."""
