@@ -12,7 +12,7 @@ from mcp_host import Allow, Client, Deny, Elicitation, FormRequest, Sampling, Sa
 from mcp_host.errors import McpError
 from mcp_host.providers import AnthropicModel
 from mcp_host.proxy import Proxy, allow_tools, ask_host
-from mcp_host.proxy.approval import HOW_TO_ALLOW
+from mcp_host.proxy.approval import CALL_UNKNOWN, HOW_TO_ALLOW
 from mcp_host.testing import Context, Server
 from mcp_host.types import CreateMessageRequestParams, ElicitResult, TextContent, UserMessage
 from tests.extent import on_both
@@ -188,8 +188,9 @@ async def test_without_a_form_that_is_filled_in_nothing_is_allowed(
     asked: list[SamplingRequest] = []
     proxy = Proxy(Planner(ERAS[server]), sampling=model_of("proxy", seen=asked, approve=ask_host))
     async with through(proxy, "legacy", elicitation=elicitation) as client:
-        await fails(client, "write")
+        why = await fails(client, "write")
     assert asked == []
+    assert (HOW_TO_ALLOW in why) == (elicitation is None or elicitation.form is None)
 
 
 async def test_tools_may_be_allowed_by_their_names() -> None:
@@ -203,7 +204,7 @@ async def test_tools_may_be_allowed_by_their_names() -> None:
     of_no_call = SamplingRequest(params=params, server="x")
     decided = allow_tools("*", otherwise=ask_host)(of_no_call)
     assert isinstance(decided, Awaitable)
-    assert await decided == Deny(HOW_TO_ALLOW)
+    assert await decided == Deny(CALL_UNKNOWN)
 
 
 @each_host

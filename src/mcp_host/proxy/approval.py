@@ -20,9 +20,11 @@ from mcp_host.terminal.text import Layout
 from mcp_host.types import ElicitResult
 
 COLUMNS = 100  # of the text in the form, which hosts wrap
-HOW_TO_ALLOW = (
-    "the host of this proxy cannot ask its user whether the model may answer: allow tools by their names (--allow), or"
-    " everything (--approve always)"
+CANNOT_ASK = "the host of this proxy cannot ask its user whether the model may answer"
+HOW_TO_ALLOW = f"{CANNOT_ASK}: allow tools by their names (--allow), or everything (--approve always)"
+CALL_UNKNOWN = (
+    f"{CANNOT_ASK}, and it is not known which call of a tool this is for: make one call at a time, or allow everything"
+    " (--approve always)"
 )
 SHOW_ALL = "show all"
 ANSWERS: Mapping[object, Allow | Deny] = {"once": Allow(), "for this call": Allow("call"), "no": Deny()}
@@ -35,7 +37,7 @@ async def ask_host(request: SamplingRequest) -> Allow | Deny:
     """
     host = asked_host.get()
     if host is None or not host_answers(ELICIT, {}, host.capabilities):
-        return Deny(HOW_TO_ALLOW)
+        return Deny(CALL_UNKNOWN if request.outer is None else HOW_TO_ALLOW)
     slot = current_slot()
     assert slot is not None, "a sampling request runs in a slot"
     return await slot.lend(partial(_ask_user, host, request))  # this user may never decide, and others have their own
