@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_host.doctor import Doctor, seen
 from mcp_host.doctor.checks import CHECKS, Check, decide
 from mcp_host.doctor.exchanges import FIELDS
-from mcp_host.doctor.judges import answered
+from mcp_host.doctor.judges import answered, named
 from mcp_host.doctor.seen import Refused, Seen
 from mcp_host.protocol.jsonrpc import Notification
 from tests.doctor.hosts import FILLED_IN, FULL, HELLO, LEGACY, MODERN, Answer, Host, Reports, Wire, progress
@@ -233,6 +233,12 @@ def test_an_answer_that_is_too_large_to_be_checked_breaks_its_rule() -> None:
     outcome = decide(check, known, Seen(known, [{"roots": [{"uri": "file:///home"}] * 400_000}]))
 
     assert (outcome.verdict, outcome.seen) == ("failed", "too large to be checked: it takes more than 500000 steps")
+
+
+def test_the_name_of_a_host_is_shown_without_its_control_characters() -> None:
+    known = seen.Host(name="\x1b[2J", version="1", revision=MODERN, stateless=True, capabilities={})
+
+    assert named(Seen(known, [])).seen == "\\x1b[2J 1"
 
 
 async def test_what_a_host_does_not_declare_is_skipped() -> None:

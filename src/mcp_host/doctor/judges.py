@@ -358,7 +358,7 @@ def initialized(seen: Seen) -> Finding:
 
 
 def named(seen: Seen) -> Finding:
-    return kept(f"{seen.host.name} {seen.host.version}") if seen.host.name else broken("there is no name")
+    return kept(excerpt(f"{seen.host.name} {seen.host.version}")) if seen.host.name else broken("there is no name")
 
 
 def bad_token(seen: Seen) -> Finding:
