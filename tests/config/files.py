@@ -792,6 +792,24 @@ ANY = [
         ],
     ),
     File(
+        ".kiro/settings/mcp.json",
+        """{"mcpServers": {"docs": {"command": "uvx", "args": ["docs@latest"], "disabled": false, "autoApprove": ["search"],
+                                  "disabledTools": ["write"], "timeout": 60000}}}""",
+        "mcp-host",  # several hosts have autoApprove, and not the same unit
+        [
+            Server(
+                "docs",
+                Stdio(["uvx", "docs@latest"]),
+                timeout=60,
+                tools=ToolFilter(exclude=frozenset({"write"})),
+                warnings=(
+                    f"autoApprove: {NO_APPROVAL}",
+                    "timeout: it is read as milliseconds, since hosts differ: with the dialect= of a host that has this key, its unit is certain",
+                ),
+            )
+        ],
+    ),
+    File(
         "copied.json",
         """{"mcpServers": {"a": {"command": "a", "args": ["${PORT}"], "autoApprove": ["x"]}}}""",
         "mcp-host",
@@ -983,14 +1001,14 @@ ANY = [
     ),
     File(
         "mcp.json",
-        """{"mcpServers": {"a": {"url": "https://example.com/mcp", "autoApprove": [], "serverUrl": "https://example.com/2"},
+        """{"mcpServers": {"a": {"url": "https://example.com/mcp", "alwaysAllow": [], "serverUrl": "https://example.com/2"},
                            "b": {"command": "b", "enabled": true, "disabled": true, "headers": {"X": "y"}}}}""",
         "mcp-host",
         [
             Server(
                 "a",
                 StreamableHttp("https://example.com/2"),
-                warnings=("url: it is not used, because serverUrl is there", f"autoApprove: {NO_APPROVAL}"),
+                warnings=("url: it is not used, because serverUrl is there", f"alwaysAllow: {NO_APPROVAL}"),
             ),
             Server(
                 "b", Stdio(["b"]), enabled=False, warnings=("headers: it is not used for a server that is started",)

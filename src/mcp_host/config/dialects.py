@@ -88,7 +88,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "cline": Dialect(
         title="Cline",
         variables=frozenset({"${env:V}"}),
-        marks=frozenset({"autoApprove", "alwaysAllow", "transportType", "remoteConfigured"}),
+        marks=frozenset({"alwaysAllow", "transportType", "remoteConfigured"}),
         keys=IN_SECONDS,
     ),
     "gemini-cli": Dialect(
