@@ -479,6 +479,8 @@ extensions:
     display_name: Remote
     enabled: false
     uri: https://example.com/mcp
+    envs: {}
+    env_keys: []
     headers: {Authorization: Bearer $TOKEN, X-Key: "${TOKEN}"}
     description: null
     available_tools: [a]

@@ -201,7 +201,7 @@ class _Entry:
     def _warn_unused(self, kind: type[StdioServer | HttpServer]) -> None:
         what = "is started" if kind is StdioServer else "is not started"
         self._notes += [
-            f"{part}: it is not used for a server that {what}" for part in OTHER_KIND[kind] if part in self._parts
+            f"{part}: it is not used for a server that {what}" for part in OTHER_KIND[kind] if self._parts.get(part)
         ]
 
     def _oauth(self) -> OAuthSettings | None:
