@@ -186,7 +186,8 @@ VS_CODE = [
         "Code/User/mcp.json",
         """{"servers": {
             "debug": {"type": "stdio", "command": "node", "args": ["s.js"], "cwd": "${workspaceFolder}${/}s${pathSeparator}t",
-                      "dev": {"watch": "*.js"}, "env": {"NAME": "${workspaceFolderBasename}", "CFG": "${config:a.b}"}},
+                      "dev": {"watch": "*.js"},
+                      "env": {"NAME": "${workspaceFolderBasename}", "CFG": "${config:a.b}", "NODE_OPTIONS": null}},
             "socket": {"url": "unix:///run/mcp.sock#/mcp"},
             "whole": {"url": "unix:///run/mcp.sock"},
             "pipe": {"type": "http", "url": "pipe:///pipe/mcp"}}}""",
@@ -195,7 +196,11 @@ VS_CODE = [
             Server(
                 "debug",
                 Stdio(["node", "s.js"], cwd="/projects/shop/s/t", env={"NAME": "shop", "CFG": "${config:a.b}"}),
-                warnings=(f"dev: {NOT_USED}", stays("env.CFG", "something like ${a:b | c:d}", "VS Code")),
+                warnings=(
+                    f"env.NODE_OPTIONS: null is {NOT_USED}",
+                    f"dev: {NOT_USED}",
+                    stays("env.CFG", "something like ${a:b | c:d}", "VS Code"),
+                ),
             ),
             Server("socket", StreamableHttp("http://localhost/mcp", uds="/run/mcp.sock")),
             Server("whole", StreamableHttp("http://localhost/", uds="/run/mcp.sock")),

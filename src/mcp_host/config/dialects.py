@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from mcp_host.config.fields import KEYS, Key, Meaning, milliseconds, plain, seconds, unit_of_a_host
+from mcp_host.config.fields import KEYS, Key, Meaning, milliseconds, nullable_mapping, plain, seconds, unit_of_a_host
 from mcp_host.config.variables import Form
 
 SERVERS = ("mcpServers",)
@@ -79,6 +79,7 @@ DIALECTS: Mapping[str, Dialect] = {
         at=(("servers",), ("mcp", "servers"), SERVERS),
         variables=EDITOR | {"${input:id}"},
         marks=frozenset({"sandboxEnabled", "sandbox", "dev"}),
+        keys={"env": Key("env", nullable_mapping)},
     ),
     "cursor": Dialect(title="Cursor", variables=EDITOR),
     "windsurf": Dialect(

@@ -136,6 +136,16 @@ def mapping(at: str, value: object, notes: Notes) -> dict[str, Value]:
     return {name: text(f"{at}.{name}", item, notes) for name, item in members.items()}
 
 
+def nullable_mapping(at: str, value: object, notes: Notes) -> dict[str, Value]:
+    """The same, where null removes what a server would inherit (VS Code)."""
+    members = _object(at, value)
+    read = mapping(at, {name: "" if item is None else item for name, item in members.items()}, notes)
+    for name in [name for name, item in members.items() if item is None]:
+        notes.append(f"{at}.{name}: null is {NOT_USED}")
+        del read[name]
+    return read
+
+
 def variables(at: str, value: object, notes: Notes) -> dict[str, Value]:
     """Names of variables that have to be set."""
     return {name: EnvironmentVariable(_variable(at, name)) for name in _names(at, value)}
