@@ -122,6 +122,16 @@ CHOICES: dict[str, Row] = {
         "npx -y --registry https://npm.example.com/ @example/db@1.2.3",
         warnings=("the package is from https://npm.example.com/, which is not the public registry",),
     ),
+    "another registry of Python, whose index is below it": Row(
+        package(registryType="pypi", identifier="db", registryBaseUrl="https://test.pypi.org/"),
+        "uvx --default-index https://test.pypi.org/simple db==1.2.3",
+        warnings=("the package is from https://test.pypi.org/simple, which is not the public registry",),
+    ),
+    "the index itself": Row(
+        package(registryType="pypi", identifier="db", registryBaseUrl="https://pypi.example.com/simple/"),
+        "uvx --default-index https://pypi.example.com/simple/ db==1.2.3",
+        warnings=("the package is from https://pypi.example.com/simple/, which is not the public registry",),
+    ),
     "the public registry": Row(package(registryBaseUrl="https://registry.npmjs.org/"), "npx -y @example/db@1.2.3"),
     "a checksum": Row(
         package(fileSha256="0" * 64),

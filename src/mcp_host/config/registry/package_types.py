@@ -28,6 +28,8 @@ class PackageType:
     """What is between the package and its version."""
     registries: frozenset[str] = frozenset()
     registry_option: str = ""
+    index: str = ""
+    """What the URL that the command is told ends with, after that of the registry."""
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     separator: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ PACKAGE_TYPES: Mapping[str, PackageType] = {
         joined="==",
         registries=frozenset({"https://pypi.org", "https://pypi.org/simple"}),
         registry_option="--default-index",
+        index="/simple",
     ),
     "oci": PackageType(
         command="docker",

@@ -326,8 +326,10 @@ def _location(package: _Package, kind: str, package_type: PackageType, at: str) 
         identifier, version, base_url = image_reference(identifier, version, base_url), None, None
     if not package_type.identifier.fullmatch(identifier):
         raise RegistryError(f"no package of {kind} has such a name", field=f"{at}.identifier")
-    is_public = base_url is None or base_url.rstrip("/") in package_type.registries
-    registry = () if base_url is None or is_public else (package_type.registry_option, base_url)
+    registry: tuple[str, ...] = ()
+    if base_url is not None and (url := base_url.rstrip("/")) not in package_type.registries:
+        has_index = url.endswith(package_type.index)
+        registry = (package_type.registry_option, base_url if has_index else url + package_type.index)
     return registry, identifier if version is None else f"{identifier}{package_type.joined}{version}"
 
 
