@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis.errors import StopTest
 
 from mcp_host.concurrency import backends
@@ -21,9 +20,6 @@ from tests.clock import Pauses, with_adjustable_clock, with_fake_clock
 from tests.extent import HERE, backends_of
 from tests.faults import table
 from tests.faults.table import pytest_collection_modifyitems
-
-settings.register_profile("any machine", deadline=None)  # how long an example takes is the machine's
-settings.load_profile("any machine")
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook, which pytest looks for here
 

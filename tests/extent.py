@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 THOROUGH = bool(os.environ.get("THOROUGH"))
 """Whether random tests take all of their examples, as in `make faults`."""
 
-saturated = settings(max_examples=100 if THOROUGH else 30, deadline=None)
+# How long an example takes, and how long it takes to make one, is the machine's.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+saturated = settings(max_examples=100 if THOROUGH else 30)
 """For properties of which 30 examples find what 100 do."""
 
 BACKENDS = ("asyncio", "trio")

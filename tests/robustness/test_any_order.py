@@ -13,7 +13,7 @@ import pytest
 from anyio import BrokenResourceError, CancelScope, ClosedResourceError, Event, create_task_group, fail_after
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
@@ -212,7 +212,6 @@ def run(backend: str, era: Era, lazy: bool, script: list[Op]) -> list[str]:
     max_examples=1000 if THOROUGH else 20,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.too_slow],
 )
 def test_everything_that_begins_ends_in_any_order_of_events(
     backend: str, era: Era, lazy: bool, script: list[Op]

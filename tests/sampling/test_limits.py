@@ -9,7 +9,7 @@ import re
 from dataclasses import fields
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_host.errors import ProtocolError
@@ -205,7 +205,7 @@ OBJECTS = st.dictionaries(WORDS, VALUES, max_size=3)
 
 
 @given(metadata=OBJECTS, words=WORDS, properties=OBJECTS)
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @example(metadata={"a": [1e15] * 50}, words="", properties={"b": [1e15] * 50})
 def test_requests_small_enough_to_skip_the_checks_are_within_every_limit(
     metadata: dict[str, object], words: str, properties: dict[str, object]
@@ -222,7 +222,7 @@ def test_requests_small_enough_to_skip_the_checks_are_within_every_limit(
 
 
 @given(words=WORDS, messages=st.integers(1, 5), blocks=st.integers(1, 5))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @example(words="", messages=5, blocks=5)
 def test_requests_too_small_for_so_many_blocks_are_within_the_limit(words: str, messages: int, blocks: int) -> None:
     params = wire(*[user(*[text(words)] * blocks)] * messages)

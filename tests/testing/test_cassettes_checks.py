@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_used_says_why(path: Path, text: str, why: str) ->
 
 
 @given(content=st.binary() | st.builds(lambda text: b'{"cassette": 1, "entries": ' + text, st.binary()))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_random_bytes_are_a_cassette_or_an_error(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with suppress(CassetteError):
@@ -154,7 +154,9 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 @pytest.mark.backends("asyncio")
 @given(data=st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 async def test_a_file_with_any_other_value_somewhere_is_replayed_or_an_error(path: Path, data: st.DataObject) -> None:
     """What is replayed may differ, and so fail, but only with this package's and httpx's own errors."""
     whole = copy.deepcopy(GOOD)

@@ -154,7 +154,10 @@ PLACES: dict[str, Callable[[str, str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@settings(max_examples=60 if THOROUGH else 12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60 if THOROUGH else 12,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(name=NAMES, secret=TEXTS)
 def test_no_value_of_a_secret_name_is_in_the_file(
     path: Path, place: Callable[[str, str], dict[str, Any]], name: str, secret: str
@@ -168,7 +171,7 @@ def test_no_value_of_a_secret_name_is_in_the_file(
     assert [text for text in texts for form in forms if form in text] == []
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(secret=LINES)
 def test_no_line_of_a_secret_is_in_the_file(path: Path, secret: str) -> None:
     """If it is long enough to be known."""
