@@ -218,10 +218,10 @@ class ClientGroup:
         HTTP that want it; *tokens* keeps what comes of it, by default in memory.
 
         With *watch*, the group follows the files while it is open: it adds, removes, enables and disables servers as they say, and replaces
-        one whose entry changes, with the question for consent as at the start. Calls in flight have *grace* seconds. What you enable,
-        disable or remove yourself stays so when its entry changes, until the file enables or disables it, or its entry goes and comes
-        again. Of two servers of one name yours is used, with a line in `warnings`; once you remove it, the file's is added when its
-        entry goes and comes again. All else stays as it is; so does everything while a file cannot be read, with a line in `warnings`.
+        one whose entry changes, with the question for consent as at the start. Calls in flight have *grace* seconds. What you enable
+        or disable yourself stays so when its entry changes, until the file enables or disables it. Of two servers of one name yours is
+        used, with a line in `warnings`. Once you remove a server, that of the file is added when its entry goes and comes again.
+        All else stays as it is; so does everything while a file cannot be read, with a line in `warnings`.
         True needs the extra ``mcp-host[watch]``. An async function ``(paths, changed) -> None`` in its place awaits ``changed()``
         after a change, until it is cancelled.
 
