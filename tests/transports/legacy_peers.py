@@ -95,7 +95,7 @@ def legacy(*, get: Answer = refuse, post: Answer = finish, delete: Answer = refu
                 await delete(wire, heard)
             elif heard.rpc.get("method") == "initialize":
                 id = next(ids)
-                await wire.reply(200, {**JSON, **({"mcp-session-id": id} if id else {})}, WELCOME)
+                await wire.reply(200, {**JSON, **({} if id is None else {"mcp-session-id": id})}, WELCOME)
             elif heard.rpc.get("method") == "notifications/initialized":
                 await confirmed(wire, heard)
             else:

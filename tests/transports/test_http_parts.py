@@ -266,10 +266,10 @@ def test_a_session_id_may_be_any_visible_ascii(id: str | None) -> None:
 
 
 @pytest.mark.fault("H39")
-@pytest.mark.parametrize("id", ["", " ", "a b", "a, b ", "a\tb", "\u00e9", "a\x7f", "a\r\nX: y"])
+@pytest.mark.parametrize("id", [" ", "a b", "a, b ", "a\tb", "\u00e9", "a\x7f", "a\r\nX: y"])
 def test_any_other_session_id_breaks_the_protocol(id: str) -> None:
     with pytest.raises(
-        ProtocolError, match=r"^the server's session id is (empty|not visible ASCII: it has '[^']+')$"
+        ProtocolError, match=r"^the server's session id is not visible ASCII: it has '[^']+'$"
     ) as caught:
         check_session_id(id)
 

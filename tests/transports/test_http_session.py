@@ -159,6 +159,15 @@ async def test_a_session_id_that_is_not_visible_ascii_fails_the_handshake() -> N
             await ask(channel, INITIALIZE)
 
 
+async def test_an_empty_session_id_is_none() -> None:
+    """Some servers without sessions write the header all the same."""
+    async with serving(legacy(ids=iter([""]))) as peer, opened(peer.url) as channel:
+        await shake_hands(channel)
+
+        assert await ask(channel) == [DONE]
+        assert {each.headers.get("mcp-session-id") for each in peer.heard} == {None}
+
+
 # The server's own stream
 
 

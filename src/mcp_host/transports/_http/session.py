@@ -58,17 +58,17 @@ _LOST_SESSION = re.compile(
 def check_session_id(id: str | None) -> str | None:
     """The id that a response to `initialize` assigns, if any. The error does not quote it: it is as good as a token.
 
+    Some servers without sessions send the header with nothing in it.
+
     Raises:
         ProtocolError: "The session ID MUST only contain visible ASCII characters".
     """
-    if id is not None and not _VISIBLE.fullmatch(id):
+    if id and not _VISIBLE.fullmatch(id):
         if all(map(_VISIBLE.fullmatch, id.split(", "))):
             raise ProtocolError(f"the server names {id.count(', ') + 1} session ids")
-        wrong = next((char for char in id if not _VISIBLE.fullmatch(char)), None)
-        raise ProtocolError(
-            "the server's session id is " + ("empty" if wrong is None else f"not visible ASCII: it has {wrong!r}")
-        )
-    return id
+        wrong = next(char for char in id if not _VISIBLE.fullmatch(char))
+        raise ProtocolError(f"the server's session id is not visible ASCII: it has {wrong!r}")
+    return id or None
 
 
 def means_session_lost(error: HttpStatusError) -> bool:
