@@ -38,6 +38,14 @@ class Pipes:
         return True
 
 
+class Waiting(Pipes):
+    """A server that goes on after *chunk*, and writes nothing more."""
+
+    async def read_all(self, on_chunk: OnChunk) -> None:
+        await super().read_all(on_chunk)
+        await anyio.sleep_forever()
+
+
 async def test_the_lines_of_one_read_are_read_in_turns_that_lines_and_time_bound() -> None:
     turns: list[int] = []
     for clock in (stopped, stepping()):
@@ -50,6 +58,30 @@ async def test_the_lines_of_one_read_are_read_in_turns_that_lines_and_time_bound
         assert len(received) == 512
 
     assert turns == [2, 256]
+
+
+ASKED: dict[str, tuple[bytes, str]] = {
+    "a question": (b"Your key: ", "'Your key:'"),
+    "after a banner": (b"Welcome\nYour key: ", "'Welcome', 'Your key:'"),
+    "after many lines": (
+        b"line\n" * 7 + b"Your key: ",
+        "'line', 'line', 'line' and ends with 'line', 'line', 'line', 'Your key:' (7 lines)",
+    ),
+    "a message without a line end": (b'{"jsonrpc": "2.0"}', """'{"jsonrpc": "2.0"}'"""),
+}
+
+
+async def test_what_a_program_has_begun_to_write_is_quoted_before_the_line_ends(subtests: pytest.Subtests) -> None:
+    """A program that asks a person for something waits for the answer, until time is up."""
+    for case, (written, quotes) in ASKED.items():
+        with subtests.test(case):
+            child: Any = Waiting(written)
+            channel = StdioChannel("server", child, Stderr(None), Limits())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(channel.listen, list[Incoming]().append)
+                await anyio.wait_all_tasks_blocked()
+                assert channel.other_output == f"; it seems to be no MCP server: its stdout begins with {quotes}"
+                tasks.cancel_scope.cancel()
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:

@@ -110,6 +110,17 @@ def test_lines_that_wait_for_their_turn_are_counted_after_the_last_ones() -> Non
     assert stderr.tail() == last
 
 
+def test_a_question_without_a_line_end_is_the_last_line() -> None:
+    """A program that has asked it waits, and may never end the line."""
+    stderr = Stderr(None, stopped)
+    list(stderr.feed(b"line\n" * 30 + b"Proceed? \x1b[1m(y) "))
+    assert stderr.tail().split("\n")[-2:] == ["line", r"Proceed? \x1b[1m(y)"]
+    assert stderr.head_and_tail().split("\n")[4:8] == ["line", "… (5 lines)", "line", "line"]
+
+    next(stderr.feed(b"\n" + b"line\n" * 600 + b"Sure? "))
+    assert stderr.tail().endswith("line\n… (345 lines or more)")
+
+
 BEGUN: dict[str, tuple[str, list[str]]] = {
     "nothing": ("", [""]),
     "all of a few lines": ("one\ntwo\n", ["one", "two"]),

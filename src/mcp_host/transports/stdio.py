@@ -228,6 +228,7 @@ class StdioChannel:
         self._last_noise: deque[str] = deque(maxlen=LINES_QUOTED)
         """The last of these lines, without those that are in the beginning."""
         self._noise_lines = 0
+        self._buffer = LineBuffer(limits.max_message)
         self._reading = CancelScope()
         self._output_started = Event()
         self._listened = Event()
@@ -284,14 +285,20 @@ class StdioChannel:
 
     @property
     def other_output(self) -> str:
-        text, first, last = "", ", ".join(self._noise), ", ".join(self._last_noise)
-        if self._noise and not self._spoke:
-            text = f"{NO_MESSAGES}: its stdout begins with {first}"
-            if self._noise_lines > 2 * LINES_QUOTED:
-                text += f" and ends with {last} ({self._noise_lines:,} lines)"
-            elif last:
-                text += f", {last}"
-        return text + quoting(self._stderr_shown)
+        return ("" if self._spoke else self._noise_shown) + quoting(self._stderr_shown)
+
+    @property
+    def _noise_shown(self) -> str:
+        first, last = self._noise, [*self._last_noise]
+        if begun := self._buffer.begun:
+            last.append(_noise(begun))
+        if not (first or last):
+            return ""
+        if self._noise_lines > 2 * LINES_QUOTED:
+            shown = f"{', '.join(first)} and ends with {', '.join(last)} ({self._noise_lines:,} lines)"
+        else:
+            shown = ", ".join([*first, *last])
+        return f"{NO_MESSAGES}: its stdout begins with {shown}"
 
     @property
     def _stderr_shown(self) -> str:
@@ -305,7 +312,6 @@ class StdioChannel:
 
     async def _read_to_end(self, receive: Receive) -> ConnectionClosed:
         """Pass on what the server says; returns why it says no more."""
-        buffer = LineBuffer(self._max_message)
 
         def receive_whole(message: Incoming) -> None:
             # Half a message at the end must not fail its request as malformed: the connection has ended.
@@ -321,22 +327,22 @@ class StdioChannel:
 
             tasks.start_soon(stop_after_exit)
             with self._reading:
-                await self._child.stdout.read_all(partial(self._read, buffer, receive))
+                await self._child.stdout.read_all(partial(self._read, receive))
             if self._reading.cancel_called:
                 await self._child.stop(self._child.grace)
             tasks.cancel_scope.cancel()
-        list(self._read(buffer, receive_whole, b"\n"))  # the last line needs no line end
+        list(self._read(receive_whole, b"\n"))  # the last line needs no line end
         exited = await self._child.exits_within(self._child.grace)
         if exited:  # stderr is read in turns, too, and its last lines say why
             with CancelScope(deadline=min(tasks.cancel_scope.deadline, current_time() + self._output_grace)):
                 await self._stderr_ended.wait()
         return self._closed(exited=exited)
 
-    def _read(self, buffer: LineBuffer, receive: Receive, chunk: bytes) -> Iterator[None]:
+    def _read(self, receive: Receive, chunk: bytes) -> Iterator[None]:
         """Decode the lines that *chunk* completes, in steps."""
         self._output_started.set()
         turn_ends = self._clock() + TURN_TIME
-        for number, line in enumerate(buffer.feed(chunk), 1):
+        for number, line in enumerate(self._buffer.feed(chunk), 1):
             if isinstance(line, LongLine):
                 report = too_large(line.head, line.tail, self._max_message)
                 if not line.tail or (report.id is not None and recover_id(line.head, b"") is None):
@@ -360,7 +366,7 @@ class StdioChannel:
             return
         self._noise_lines += 1
         kept = self._noise if self._noise_lines <= LINES_QUOTED else self._last_noise
-        kept.append(quoted(line.decode(errors="replace").strip()))
+        kept.append(_noise(line))
         if self._noise_lines == MAX_NOISE:
             self._given_up = ConnectionClosed(f"{self._name} writes to stdout, but no messages")
             self._reading.cancel()
@@ -425,6 +431,10 @@ class StdioChannel:
         return ConnectionClosed(f"{reason}{self.other_output}", exit_code=code, stderr=self._stderr_shown)
 
 
+def _noise(line: Raw) -> str:
+    return quoted(line.decode(errors="replace").strip())
+
+
 # The lines of a byte stream
 
 
@@ -461,6 +471,11 @@ class LineBuffer:
             start = end + 1
         if start < len(chunk):
             yield from self._keep(chunk[start:])
+
+    @property
+    def begun(self) -> bytes:
+        """The beginning of the line that has no end yet: a program that asks a question there waits for the answer."""
+        return bytes(self._line[:ID_WINDOW]).strip()
 
     def rest(self) -> Iterator[Raw | LongLine]:
         """The bytes after the last LF; call it at the end of the stream."""

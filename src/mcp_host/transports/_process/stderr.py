@@ -66,7 +66,7 @@ class Stderr:
     def head_and_tail(self) -> str:
         """The last lines, and before them the first ones: some programs say there what is wrong, and then how they are used."""
         last = self._last()
-        before = self._lines - len(last)
+        before = self._lines + len(self._begun()) - len(last)
         head = [excerpt(line, HEAD_LENGTH) for line in self._head[:before]]
         if before > len(head):
             head.append(f"… ({before - len(head)} lines)")
@@ -76,10 +76,15 @@ class Stderr:
         """What stands for the lines that come after the last ones."""
         return [f"… ({self._waiting} lines or more)"] if self._waiting else []
 
+    def _begun(self) -> list[str]:
+        """The line that has no end yet: a program that asks a question there waits for the answer."""
+        begun = "" if self._waiting else self._rest.decode(errors="replace").rstrip()
+        return [begun] if begun else []
+
     def _last(self) -> list[str]:
         """The last lines within `TAIL_LENGTH`. The first of them may be cut at its end: most lines begin with what matters."""
         shown, room = list[str](), TAIL_LENGTH
-        for line in reversed(self._tail):
+        for line in reversed([*self._tail, *self._begun()]):
             text = escaped(line[: room + 1])
             if len(text) > room:
                 if room >= HEAD_LENGTH:  # else there is more of it among the first lines, if it is one of them
